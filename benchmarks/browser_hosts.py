@@ -45,6 +45,7 @@ def jupyterlab() -> Iterator[tuple[str, Path]]:
         homes = ("JUPYTER_CONFIG_DIR", "JUPYTERLAB_WORKSPACES_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
         options = ["--no-browser", f"--port={port}", "--ip=127.0.0.1", "--allow-root", "--IdentityProvider.token=", "--ServerApp.password="]
         options += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root / 'notebooks'}"]
+        options += [f"--LabApp.extra_labextensions_path={REPOSITORY / 'workbench_jupyter' / 'labextension'}"]
         command = [sys.executable, "-m", "jupyterlab", *options]
         with _process(command, {name: str(root / name) for name in homes}, f"http://127.0.0.1:{port}/api/status"):
             yield f"http://127.0.0.1:{port}", root / "notebooks"

@@ -28,11 +28,14 @@ from scipy.stats import t as student
 from benchmarks.cluster_rows import ClusterRow, cluster_rows
 from workbench.analysis.gpu_step_intervals import ENOUGH, FEWEST, STEP_INTERVALS_FILE, work_of
 from workbench.errors import WorkbenchError
-from workbench.reports.report_details import STEP, Range
+from workbench.reports.figure_ranges import STEP, Range
 
 RESULTS = Path(__file__).with_name("results") / "clusters.json"
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
 INSIDE = 0.95  # of the runs to come are below the upper end of a range, so that nine of ten are inside
+OFFLOADED = """The run that is predicted not to fit, Llama 3 70B with FSDP on 64 GB200, keeps the activations of 40 of its 80 layers in host
+memory (`cpu_offloading_num_layers` in Megatron-Bridge's scripts/performance/configs/llama/llama3_workload_base_configs.py). A plan
+states this as remat `offload_dots_no_batch layers:1/2`, but not together with gradient accumulation, so the row is planned without."""
 QUICK = 3
 """With `--quick`, every third row of a stack with at least this many is planned."""
 
@@ -171,11 +174,12 @@ def page_text(found: Mapping[str, Any]) -> str:
     lines = [
         "# How accurate step times on clusters are",
         "",
-        "Published runs, planned as a user would write them, beside what was measured. Half of them, by a digest of their setup,",
-        "were fitted on; this table is of the others. Made by `benchmarks/clusters.py --page`, which has the sources. A *stack* is",
-        "what ran it: FSDP is llm-foundry, Megatron Core is Megatron-Bridge and Llama 3's own runs.",
+        "This table compares predicted step times with published runs, each planned as a user would write it. Half of the runs, chosen",
+        "by a digest of their setup, were used for fitting; the table shows the other half. `benchmarks/clusters.py --page` writes this",
+        "page and has the sources. *Stack* is the training software: FSDP is llm-foundry, Megatron Core is Megatron-Bridge and Llama 3's",
+        "own runs.",
         "",
-        "| Stack | Runs | Mean error of a step | Bias | Ran, and said not to fit | Out of memory, and said to fit | Inside the range |",
+        "| Stack | Runs | Mean error of a step | Bias | Ran, predicted not to fit | Out of memory, predicted to fit | Inside the range |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for stack, row in found["stacks"].items():
@@ -185,7 +189,8 @@ def page_text(found: Mapping[str, Any]) -> str:
         counts = f"{row['ran_but_too_much']} | {row['out_of_memory_but_fits']}"
         lines.append(f"| {stack} | {row['rows']} | {error} | {bias} | {counts} | {held} |")
     kinds = ", ".join(f"{kind} {error:.0%}" for kind, error in found["step_mape"].items() if error is not None)
-    return "\n".join([*lines, "", f"By kind of work: {kinds}. Fitted runs: {found['fitted']['step_mape']:.0%}.", ""])
+    lines += ["", f"By kind of work: {kinds}. Fitted runs: {found['fitted']['step_mape']:.0%}.", "", OFFLOADED, ""]
+    return "\n".join(lines)
 
 
 def chosen_rows(*, quick: bool, stack: str = "", fitted: bool = False) -> list[ClusterRow]:

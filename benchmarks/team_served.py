@@ -35,7 +35,7 @@ from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.user_accounts import add_user, set_role
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.accounts.user_accounts import add_project
 from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.store.migrate import upgrade
@@ -57,7 +57,7 @@ with store.write() as session:
     for each in people[1:]:
         set_role(session, project_id, each.id, ProjectRole.EDITOR)
     for each in (plan, slow):
-        keep_plan(session, each)
+        store_plan(session, each)
     session.flush()
     same = {"project_id": project_id, "by": people[0].id, "created": now(), "touched": now()}
     firsts = [*[plan.digest] * wanted["rooms"], plan.digest, slow.digest]

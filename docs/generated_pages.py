@@ -23,9 +23,9 @@ def write_pages(root: Path) -> None:
 
 
 def _copies(source: Path, *patterns: str) -> dict[str, str]:
-    """The texts of files, by their paths within a folder."""
+    """The texts of files, by their paths within a folder. On the site, lessons are below the folder of the pages that they link to."""
     found = (file for pattern in patterns for file in source.glob(pattern))
-    return {str(file.relative_to(source)): file.read_text(encoding="utf-8") for file in found}
+    return {str(file.relative_to(source)): file.read_text(encoding="utf-8").replace("](../../docs/", "](../../") for file in found}
 
 
 def _fill(folder: Path, texts: Mapping[str, str]) -> None:

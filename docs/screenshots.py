@@ -32,7 +32,7 @@ from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.user_accounts import add_project, add_user, set_role
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import StoredRoom
@@ -185,7 +185,7 @@ def add_rooms(store: Store) -> tuple[list[str], list[str]]:
         people = [add_user(session, name, display) for name, display in PEOPLE]
         project = add_project(session, "vision", "Vision", owner=people[0].id)
         set_role(session, project.id, people[1].id, ProjectRole.EDITOR)
-        keep_plan(session, described)
+        store_plan(session, described)
         session.flush()
         shared = {"project_id": project.id, "by": people[0].id, "created": now(), "touched": now()}
         session.add_all(StoredRoom(id=room, name="GPT-2 on sixteen chips", first=described.digest, **shared) for room in rooms)

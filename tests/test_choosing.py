@@ -31,6 +31,15 @@ def test_long():
 
 def test_short():
     pass
+
+@pytest.mark.share(2, of="kind")
+@pytest.mark.parametrize("case", range(3))
+def test_kind(case):
+    pass
+
+@pytest.mark.share(2, of="kind")
+def test_other_of_the_kind():
+    pass
 """
 FILE_OF_SHARES = """
 import pytest
@@ -68,27 +77,32 @@ def test_what_one_test_tries_is_a_share_in_a_run_and_everything_at_night(asked, 
     assert found == sorted(set(found))
 
 
-def collected(folder: Path, *options: str) -> list[str]:
-    """Names of the tests that a run with these options has, of the file in the folder."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.conftest", "--rootdir", str(folder), *options]
-    command += ["-c", str(Path(__file__).parents[1] / "pyproject.toml"), str(folder)]
+def collected(folder: Path, *runs: list[str]) -> list[list[str]]:
+    """Names of the tests that a run with each of these options has, of the files in the folder; one process, which imports JAX once."""
+    options = ["--collect-only", "-q", "-p", "tests.conftest", "--rootdir", str(folder)]
+    options += ["-c", str(Path(__file__).parents[1] / "pyproject.toml"), str(folder)]
+    code = "".join(f"print(); pytest.main({[*options, *more]}); print('====')\n" for more in runs)
     own = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # a `-v` would list a tree
+    command = [sys.executable, "-c", f"import pytest\n{code}"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], env=own, capture_output=True, text=True, timeout=120, check=False)
-    return [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    parts = done.stdout.split("====")[: len(runs)]
+    return [[line.rpartition("::")[2] for line in part.splitlines() if "::" in line] for part in parts]
 
 
 @pytest.mark.compile
 def test_a_run_and_the_night_behind_it_have_every_test_once(tmp_path):
     (tmp_path / "test_these.py").write_text(FILE)
     (tmp_path / "test_a_file.py").write_text(FILE_OF_SHARES)
-    run, night = (collected(tmp_path, "--hypothesis-seed=7", *options) for options in ((), ("-m", "nightly")))
-    assert len(run) == 3 + 3 + 1 + 2
+    run, night = collected(tmp_path, ["--hypothesis-seed=7"], ["--hypothesis-seed=7", "-m", "nightly"])
+    assert len(run) == 3 + 3 + 1 + 2 + 2
     assert "test_short" in run
     assert "test_long" in night
     assert sorted(run + night) == sorted(
         [
             "test_short",
             "test_long",
+            "test_other_of_the_kind",
+            *(f"test_kind[{case}]" for case in range(3)),
             *(f"test_{name}" for name in "abcd"),
             *(f"test_{name}[{case}]" for name in ("many", "more") for case in range(9)),
         ]

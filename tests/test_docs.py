@@ -29,17 +29,14 @@ SHARE = 12
 """One in so many lessons is executed in every run, in addition to `one_product`; nightly runs execute all."""
 
 
-def executed_lessons(config: pytest.Config) -> list[str]:
-    return sorted({"one_product", *share_of(config, LESSONS, SHARE)})
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, request) -> Path:
     """The site, built in a process of its own as `CONTRIBUTING.md` says, with boards recorded for one drop instead of two, and with a plain
     theme where the run is no nightly one."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(out)]
-    share = {"WORKBENCH_DOCS_LESSONS": " ".join(executed_lessons(request.config)), "WORKBENCH_RECORD_MOVES": "1"}
+    executed = {"one_product", *share_of(request.config, LESSONS, SHARE)}
+    share = {"WORKBENCH_DOCS_LESSONS": " ".join(sorted(executed)), "WORKBENCH_RECORD_MOVES": "1"}
     if "nightly" not in request.config.getoption("markexpr"):
         share["WORKBENCH_DOCS_THEME"] = "basic"
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **share}, capture_output=True, text=True, check=False)

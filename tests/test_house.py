@@ -8,7 +8,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -101,6 +101,7 @@ DOORS = {
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
+    "markdown_it": {"app"},
     "msgspec": {"widgets", "team"},
     "httpx": {"team", "team_client"},
     **{each: {"team"} for each in ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "jinja2", "markupsafe", "jupyterhub")},
@@ -129,22 +130,44 @@ def room_of(file: Path) -> str:
     return file.relative_to(HOUSE).parts[0].removesuffix(".py")
 
 
+class Facts(NamedTuple):
+    """What the tests read of one file."""
+
+    imports: tuple[Import, ...]
+    plan_calls: list[str]
+    classes: list[str]
+
+
 @cache
-def imports() -> tuple[Import, ...]:
+def facts() -> dict[Path, Facts]:
     """Of all files: read once, because to parse them takes seconds."""
-    files = [each for each in sorted(HOUSE.rglob("*.py")) if each != HOUSE / "__init__.py"]  # which names what lies anywhere in the house
-    return tuple(found for file in files for found in imports_of(file, ast.parse(file.read_text(encoding="utf-8"))))
+    return {file: facts_of(file, file.read_text(encoding="utf-8")) for file in sorted(HOUSE.rglob("*.py"))}
 
 
-def imports_of(file: Path, node: ast.AST) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (Import(file, child.lineno, each.name) for each in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, f"{file}:{child.lineno} imports relatively"
-            names = [f"{child.module}.{each.name}" for each in child.names]
-            yield from (Import(file, child.lineno, name) for name in names)
-        yield from imports_of(file, child)
+def facts_of(file: Path, source: str) -> Facts:
+    nodes = list(ast.walk(ast.parse(source)))
+    return Facts(tuple(imports_of(file, nodes)), plan_calls(nodes), [each.name for each in nodes if isinstance(each, ast.ClassDef)])
+
+
+def imports() -> list[Import]:
+    named_anywhere = HOUSE / "__init__.py"
+    return [each for file, found in facts().items() if file != named_anywhere for each in found.imports]
+
+
+def imports_of(file: Path, nodes: list[ast.AST]) -> Iterator[Import]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (Import(file, node.lineno, each.name) for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} imports relatively"
+            yield from (Import(file, node.lineno, f"{node.module}.{each.name}") for each in node.names)
+
+
+def names_in(file: Path, words: Iterable[str]) -> Iterator[tokenize.TokenInfo]:
+    """The names of a file, where its text has one of these words at all: to take one apart takes longer than to search it."""
+    if re.search("|".join(words), file.read_text(encoding="utf-8"), re.IGNORECASE):
+        with file.open("rb") as lines:
+            yield from (token for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME)
 
 
 def module_files() -> dict[str, Path]:
@@ -169,9 +192,9 @@ def door_of(module: str) -> str | None:
     return next((prefix for prefix in prefixes if prefix in DOORS), None)
 
 
-def plan_calls(source: str) -> list[str]:
+def plan_calls(nodes: Iterable[ast.AST]) -> list[str]:
     """The methods of `PLAN_METHODS` that are called on something whose name ends in `plan`."""
-    calls = [each.func for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)]
+    calls = [each.func for each in nodes if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)]
     return [each.attr for each in calls if each.attr in PLAN_METHODS and re.search(r"(^|[._])plan$", ast.unparse(each.value))]
 
 
@@ -207,15 +230,14 @@ def test_nothing_in_the_package_calls_the_methods_that_users_call_on_a_plan():
     assert {"report", "partition", "run", "compile", "search", "save", "apply"} < PLAN_METHODS
     assert not PLAN_METHODS & set(dir(plan.Plan))
     calls = "a.plan.report(); plan.save(path); self.first_plan.run(); plans.partition(); runner.run(plan); plan.updated()"
-    assert plan_calls(calls) == ["report", "save", "run"]
-    files = [each for each in sorted(HOUSE.rglob("*.py")) if each.name != "public_plan.py"]
-    called = {file.relative_to(ROOT).as_posix(): plan_calls(file.read_text(encoding="utf-8")) for file in files}
+    assert plan_calls(ast.walk(ast.parse(calls))) == ["report", "save", "run"]
+    called = {file.relative_to(ROOT).as_posix(): found.plan_calls for file, found in facts().items() if file.name != "public_plan.py"}
     assert {file: names for file, names in called.items() if names} == {}
 
 
-@pytest.mark.parametrize("room", ["visualize", "widgets"])
-def test_what_draws_never_runs(room):
-    assert [str(each) for each in imports() if each.room == room and each.module.startswith("workbench.engine")] == []
+def test_what_draws_never_runs():
+    drawn = [each for each in imports() if each.room in ("visualize", "widgets")]
+    assert [str(each) for each in drawn if each.module.startswith("workbench.engine")] == []
 
 
 def test_a_room_has_a_score_of_files_and_the_house_thirty_boxes():
@@ -269,15 +291,12 @@ def words_of(identifier: str) -> set[str]:
 
 def test_the_house_speaks_the_language_of_the_field():
     assert words_of("read_HLOText2") == {"read", "hlo", "text", "2"}
-    found = []
-    for file in sorted(HOUSE.rglob("*.py")):
-        with file.open("rb") as lines:
-            names = [token for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME]
-        found += [
-            f"{file.relative_to(ROOT)}:{name.start[0]} {name.string}"
-            for name in names
-            if name.string not in STILL_READ and words_of(name.string) & set(RETIRED)
-        ]
+    found = [
+        f"{file.relative_to(ROOT)}:{name.start[0]} {name.string}"
+        for file in sorted(HOUSE.rglob("*.py"))
+        for name in names_in(file, RETIRED)
+        if name.string not in STILL_READ and words_of(name.string) & set(RETIRED)
+    ]
     assert found == []
 
 
@@ -343,7 +362,7 @@ def test_the_board_does_not_load_the_engine_or_the_page():
 
 @pytest.mark.compile
 def test_the_processes_of_boards_and_rooms_load_no_user_interface():
-    loaded = loaded_after("import workbench.app.processes.board_process, workbench.team.planning.planner_main")
+    loaded = loaded_after("import workbench.app.processes.board_process, workbench.team.planning.room_process")
     assert "workbench.app.page.visit" in loaded
     assert not loaded & {"panel", "bokeh", "param", "tornado"}
 
@@ -387,10 +406,9 @@ def test_every_extra_of_the_readme_exists():
 def test_a_class_name_occurs_once():
     """But for the plan, whose class with methods for users is named as its data is."""
     found: dict[str, list[str]] = {}
-    for file in sorted(HOUSE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(file.relative_to(HOUSE).as_posix())
+    for file, of_file in facts().items():
+        for name in of_file.classes:
+            found.setdefault(name, []).append(file.relative_to(HOUSE).as_posix())
     repeated = {name: files for name, files in found.items() if len(files) > 1}
     assert repeated == {"Plan": ["plan/plan.py", "public_plan.py"]}
 
@@ -408,6 +426,22 @@ def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
 
 
 @pytest.mark.compile
+def test_the_server_of_boards_imports_neither_jax_nor_a_board():
+    """With all that a first visitor makes it use; `serve` imports JAX for a `runner` or a fleet."""
+    names = "WarmWorker, shared_worker"
+    loaded = loaded_after(f"import workbench.cli.serve_command, workbench.app.page.serve; from workbench.engine import {names}")
+    assert "workbench.app.processes.board_process_pool" in loaded
+    assert not loaded & {"jax", "jaxlib", "optax"}
+    assert not {name for name in loaded if re.match(r"workbench\.(propagation|tracing|models|documents|widgets\.board|exercises)\b", name)}
+
+
+@pytest.mark.compile
+def test_the_processes_of_the_partitioner_lower_their_priority_before_they_import_jax():
+    modules = ("partitioner_process", "libtpu_process")
+    assert "jax" not in loaded_after("\n".join(f"import workbench.engine.partitioner.{each}" for each in modules))
+
+
+@pytest.mark.compile
 def test_nothing_that_the_server_of_a_team_ever_imports_brings_jax_or_runs_other_people_s_code():
     """Also what it imports later, in functions; `team/planning` is of the processes that it starts."""
     files = module_files()
@@ -415,7 +449,5 @@ def test_nothing_that_the_server_of_a_team_ever_imports_brings_jax_or_runs_other
     named = {each.module for each in front if each.module.startswith("workbench.")}
     modules = sorted(name if name in files else name.rpartition(".")[0] for name in named)
     assert not loaded_after("\n".join(f"import {name}" for name in modules)) & {"jax", "jaxlib", "optax", "cloudpickle"}
-    for file in {each.file for each in front}:
-        with file.open("rb") as lines:
-            words = {token.string for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME}
-        assert not words & {"import_module", "__import__", "exec", "eval", "pickle", "marshal", "runpy"}, file
+    refused = {"import_module", "__import__", "exec", "eval", "pickle", "marshal", "runpy"}
+    assert [file for file in {each.file for each in front} if {name.string for name in names_in(file, refused)} & refused] == []

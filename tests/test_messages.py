@@ -24,9 +24,9 @@ def lay(layout: str, mesh: str = "data:8 model:6"):
 MESSAGES = [
     # meshes
     (lambda: Mesh("data"), '`data` is not a mesh axis.\n  Try: write axes as "data:4 model:2".'),
-    (lambda: Mesh("2d:4"), "`2d` is not a valid name of a mesh axis.\n  Try: use letters, digits and `_`, at most 64 of them."),
+    (lambda: Mesh("2d:4"), "`2d` is not a valid name of a mesh axis.\n  Try: use at most 64 letters, digits and `_`."),
     (lambda: Mesh("a:2 a:4"), "The mesh has two axes named `a`.\n  Try: give each axis its own name."),
-    (lambda: Mesh("a:0"), "Mesh axis `a` has size 0; a size is a whole number from 1.\n  Try: remove the axis to leave it out."),
+    (lambda: Mesh("a:0"), "Mesh axis `a` has size 0; a size is a whole number from 1.\n  Try: remove the axis."),
     (lambda: Mesh("a:2048 b:1024"), "2048 x 1024 = 2,097,152 devices; a mesh has at most 1,048,576.\n  Try: make an axis smaller."),
     (lambda: Mesh("data:4")["dta"], "There is no mesh axis `dta`; there are `data`.\n  Did you mean `data`?"),
     (
@@ -93,7 +93,7 @@ MESSAGES = [
         lambda: Layout("d_ff"),
         "`d_ff` is not a layout statement.\n  Try: a rule is `d_ff:model` · an override `params/w=[data, -]` · "
         "a constraint `@mlp/dot_general=[data, ?, model]` · a group `group[@q/dot_general, @k/dot_general]` · "
-        "a barrier `barrier[@mlp/dot_general]` · how often a loop turns `turns[solve/while]=8`.",
+        "a barrier `barrier[@mlp/dot_general]` · the iterations of a loop `turns[solve/while]=8`.",
     ),
     (lambda: Layout("I:x K:y"), "`I:x K:y` is not a layout statement.\n  Try: put `;` between two: `I:x; K:y`."),
     (
@@ -280,7 +280,7 @@ MESSAGES = [
     ),
     (
         lambda: FFN.rename({"d_ff": "d ff"}),
-        "`d ff` is not a valid dimension name.\n  Try: use letters, digits and `_`, at most 80 of them.",
+        "`d ff` is not a valid dimension name.\n  Try: use at most 80 letters, digits and `_`.",
     ),
     (
         lambda: FFN.rename({"d_ff": "d_model"}),

@@ -1,7 +1,9 @@
-"""Text that users read keeps to plain English: phrases that were retired do not come back."""
+"""Text that users read is plain English: retired phrases do not come back."""
 
 import ast
+import inspect
 import json
+import pydoc
 import re
 import tomllib
 from collections.abc import Iterator
@@ -14,7 +16,10 @@ WHERE = (
     "workbench/**/*.py",
     "workbench/**/*.js",
     "workbench/**/*.html",
+    "workbench/documents/*.schema.json",
+    "*.md",
     "docs/*.md",
+    *(f"docs/reference/{name}.md" for name in ("documents", "gallery", "python")),  # the page of the command line is generated
     "lessons/*/*.md",
     "lessons/*/*.json",
     "notebooks/*.ipynb",
@@ -58,6 +63,21 @@ def test_no_retired_phrase_is_in_text_that_users_read():
         f"{path}: \u201c{phrase}\u201d; write: {PHRASES[phrase]}" for path, phrase in sorted(found - allowed)
     )
     assert not allowed - found, f"no longer needed in retired_phrases.toml: {sorted(allowed - found)}"
+
+
+def test_no_retired_phrase_is_in_a_docstring_of_the_reference():
+    reference = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    documented = {name: pydoc.locate(name) for name in re.findall(r":: (workbench\.[\w.]+)", reference)}
+    assert [name for name, value in documented.items() if value is None] == []
+    members = ((f"{name}.{key}", member) for name, value in documented.items() for key, member in _public_members(value))
+    texts = {name: inspect.getdoc(value) or "" for name, value in (*documented.items(), *members)}
+    assert len(texts) > 150
+    assert {name: found for name, text in texts.items() if (found := retired(text))} == {}
+
+
+def _public_members(value: object) -> Iterator[tuple[str, object]]:
+    named = vars(value).items() if inspect.isclass(value) or inspect.ismodule(value) else ()
+    return ((key, member) for key, member in named if not key.startswith("_") and (callable(member) or isinstance(member, property)))
 
 
 def test_each_phrase_is_found_across_lines_and_not_in_what_replaces_it():

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hatch_build import absolute_links
+from tests.support.documented_commands import quick_readme_commands
+from tests.support.model_configs import PUBLISHED
 from workbench.core.installation import PACKAGE, _command
 
 pytestmark = [pytest.mark.compile]
@@ -108,6 +110,21 @@ def test_a_wheel_starts_lists_its_lessons_and_advises_by_its_address(installed, 
     assert advice.endswith('.whl"')
 
 
+def test_the_commands_of_the_readme_run_one_after_the_other_from_a_wheel(installed, tmp_path):
+    """In one process, in a folder with a configuration, as their reader has it."""
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["Llama 3.1 8B"][1]))
+    at = {"PYTHONPATH": str(installed), "WORKBENCH_CACHE": str(tmp_path / "cache"), "WORKBENCH_STATE": str(tmp_path / "state")}
+    code = (
+        "import json, sys; import workbench; from workbench.cli.main import main; print(workbench.__file__)\n"
+        "failed = [words for words in json.loads(sys.argv[1]) if main(words) != 0]; assert not failed, failed"
+    )
+    printed = run(sys.executable, "-c", code, json.dumps(quick_readme_commands()), environment=at, folder=tmp_path)
+    assert printed.startswith(str(installed))
+    assert "fits" in printed
+    assert "does not fit" not in printed
+    assert {"sharded.plan.json", "mine.py", "one_product"} <= {each.name for each in tmp_path.iterdir()}
+
+
 def test_advice_for_an_archive_that_pip_downloaded_names_its_address():
     record = json.dumps({"url": "https://example.org/w.tar.gz", "archive_info": {}})
     assert _command(record, False, "app") == f'pip install "{PACKAGE}[app] @ https://example.org/w.tar.gz"'
@@ -127,12 +144,12 @@ def test_links_of_the_long_description_are_absolute_or_plain_text(repository, ex
 def test_workflows_use_what_the_package_states():
     import yaml
 
-    from workbench.tracing.jax_version import TESTED_JAX
+    from workbench.core.jax_installation import TESTED_JAX
 
     folder = ROOT / ".github" / "workflows"
     tests, docs = (yaml.safe_load((folder / f"{name}.yml").read_text(encoding="utf-8")) for name in ("tests", "docs"))
     assert set(tests["jobs"]) == {"linux", "newest", "elsewhere", "wheel"}
-    assert (ROOT / ".ci" / "oldest.txt").read_text().strip() == f"jax=={TESTED_JAX[0]}"
+    assert (ROOT / ".ci" / "oldest.txt").read_text().split() == [f"jax=={TESTED_JAX[0]}", "panel==1.9.*"]
     steps = [step for job in (*tests["jobs"].values(), *docs["jobs"].values()) for step in job["steps"]]
     for script in {step["run"].split()[0] for step in steps if step.get("run", "").startswith(".ci/")}:
         assert os.access(ROOT / script, os.X_OK), script

@@ -14,8 +14,8 @@ SCHEMA = Path(__file__).parents[1] / "workbench" / "documents" / "exercise.schem
 NAME = {"type": "string", "pattern": "^[a-z0-9_]{1,60}$"}
 TEXT = {"type": "string", "minLength": 1, "maxLength": 20000}
 AMOUNT = {"description": "A number, or text with a unit: `16 KiB`, `23 us`, `12 %`.", "type": ["number", "string"]}
-POINTS = {"description": "What it is worth; 1 where left out.", "type": "number", "minimum": 0, "maximum": 1000}
-HINTS = {"description": "The first is shown with the second try, and so on.", "type": "array", "items": TEXT, "maxItems": 20}
+POINTS = {"description": "Points for this goal or question. Default: 1.", "type": "number", "minimum": 0, "maximum": 1000}
+HINTS = {"description": "The first hint is shown at the second attempt, and so on.", "type": "array", "items": TEXT, "maxItems": 20}
 CHANGE = {"description": "Fields of the plan in place of the document's.", "type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -25,7 +25,7 @@ def make_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An exercise of the sharding workbench",
-        "description": "What a lesson asks, with the goals of each answer. It carries no code, and neither do answers.",
+        "description": "The questions of a lesson, with the goals of each answer. Neither the exercise nor an answer contains code.",
         "type": "object",
         "required": ["format", "version", "name", "title", "questions"],
         "additionalProperties": False,
@@ -34,6 +34,12 @@ def make_schema() -> dict[str, Any]:
             "version": {"const": 1},
             "name": NAME,
             "title": TEXT,
+            "sections": {
+                "description": "Sections of the board to show besides the overview; all if absent.",
+                "type": "array",
+                "items": NAME,
+                "maxItems": 20,
+            },
             "plans": {
                 "description": "Documents of plans that questions start from or ask about, by name.",
                 "type": "object",
@@ -84,7 +90,7 @@ def _plan_question() -> dict[str, Any]:
         may_change={"type": "array", "items": {"enum": list(ALL_CHANGES)}, "minItems": 1, "uniqueItems": True},
         goals={"type": "array", "items": {"$ref": "#/$defs/scored_goal"}, "minItems": 1},
         variants={
-            "description": "The same decisions at other sizes, which are not shown before an answer is given.",
+            "description": "Other sizes at which the same decisions are checked; hidden until the student answers.",
             "type": "array",
             "items": {"type": "object", "minProperties": 1, **variant},
         },
@@ -104,16 +110,17 @@ def _number_question() -> dict[str, Any]:
             "if": {"type": "object"},
             "then": figure,
         },
-        tolerance={"description": "The share by which an answer may be off.", "type": "number", "minimum": 0, "maximum": 1},
-        devices={"description": "How many devices there are: their number is a usual mistake.", "type": "integer", "minimum": 0},
+        tolerance={"description": "The relative error that is accepted.", "type": "number", "minimum": 0, "maximum": 1},
+        devices={"description": "The number of devices, to recognise an answer for all instead of one.", "type": "integer", "minimum": 0},
         mistakes={"type": "array", "items": {"type": "object", **_closed(["answer", "hint"], answer=AMOUNT, hint=TEXT)}},
         points=POINTS,
-        why={"description": "What is said once it is answered.", **TEXT},
+        why={"description": "The feedback on a right answer.", **TEXT},
     )
 
 
 def _choice_question() -> dict[str, Any]:
-    choice = {"type": "object", **_closed(["text"], text=TEXT, right={"type": "boolean"}, why=TEXT)}
+    formerly = {"description": "Earlier texts, which stored answers may have.", "type": "array", "items": TEXT, "maxItems": 20}
+    choice = {"type": "object", **_closed(["text"], text=TEXT, right={"type": "boolean"}, why=TEXT, formerly=formerly)}
     return _question(["choices"], choices={"type": "array", "items": choice, "minItems": 2, "maxItems": 20}, points=POINTS)
 
 

@@ -1,4 +1,4 @@
-"""The sharding workbench: plan how a JAX program lies over devices, see what it costs, run it.
+"""The sharding workbench: choose how to shard a JAX program, see what it costs, and run it.
 
     import workbench as wb
 
@@ -8,10 +8,10 @@
     measurement = plan.run(steps=20)
     wb.Workbench(plan)  # the board, in a notebook cell
 
-Importing this package imports nothing else: what it exports is fetched when it is asked for.
+Importing this package imports nothing else: exports are loaded on first use.
 """
 
-from workbench.core import import_path as import_path  # before anything that could be found beside a downloaded plan
+from workbench.core import import_path as import_path  # before any module that a downloaded file could shadow
 
 # isort: split
 from importlib import import_module
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from workbench.tracing import layer as layer
     from workbench.tracing import micro_batch_weight as micro_batch_weight
     from workbench.tracing import moving_average as moving_average
+    from workbench.tracing import optimizer as optimizer
     from workbench.tracing import scanned_loss as scanned_loss
     from workbench.tracing import sequential_loss as sequential_loss
     from workbench.tracing import trace as trace
@@ -82,6 +83,7 @@ _MODULE_OF = {
     "layer": "workbench.tracing",
     "micro_batch_weight": "workbench.tracing",
     "moving_average": "workbench.tracing",
+    "optimizer": "workbench.tracing",
     "scanned_loss": "workbench.tracing",
     "sequential_loss": "workbench.tracing",
     "trace": "workbench.tracing",
@@ -89,7 +91,7 @@ _MODULE_OF = {
     "trace_step": "workbench.tracing",
     "trace_training": "workbench.tracing",
 }
-"""The module of each name that this package exports, imported when it is first asked for: the process that serves a team's pages imports
+"""The module of each exported name, imported on first use: the process that serves a team's pages imports
 this package, and neither JAX nor a user interface."""
 __all__ = ["load", "models", *_MODULE_OF]  # noqa: PLE0604 - names, which docs/reference/python.md documents one by one
 

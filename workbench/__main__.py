@@ -1,4 +1,4 @@
-"""`python -m workbench`, which is the command `workbench`."""
+"""Run the command `workbench` as `python -m workbench`."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""One family of errors, spoken in the user's names.
+"""Errors for users, in terms of the names they wrote.
 
-Each text says what is wrong in the words the user wrote, shows the arithmetic, and ends with suggestions:
+Each text says what is wrong, shows the arithmetic, and ends with suggestions:
 
     LayoutError: `params/w1` is float32[d_model=1024, d_ff=4096]; the layout puts `d_ff` (4096) on mesh axis
     `model` (6), and 4096 % 6 = 4.
@@ -14,14 +14,14 @@ from reprlib import repr as short_repr
 from textwrap import indent
 from typing import Any
 
-_SHOWN_TYPES = (type(None), bool, int, float, str, list, tuple, dict)  # whose text says more than their type
-_LEAST_SIMILARITY = 0.6  # the least ratio of `difflib` that is worth a question, as in `get_close_matches`
+_SHOWN_TYPES = (type(None), bool, int, float, str, list, tuple, dict)  # shown by value; other types by name
+_LEAST_SIMILARITY = 0.6  # minimum `difflib` ratio for a suggestion, as in `get_close_matches`
 
 
 class WorkbenchError(Exception):
-    """Something the user can fix. The text is all a page or a terminal needs to show.
+    """An error that the user can fix; its text is complete for a page or terminal.
 
-    `detail` is what JAX or XLA said, whole, where the message has only the beginning; a page folds it.
+    `detail` is the full text of JAX or XLA if the message has only its beginning; a page folds it.
     """
 
     def __init__(self, message: str, ways_out: Iterable[str] = (), detail: str = "") -> None:
@@ -32,7 +32,7 @@ class WorkbenchError(Exception):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """What the error is made of, to make it again elsewhere."""
+        """The arguments that recreate the error elsewhere."""
         return (self.message, self.ways_out, self.detail) if self.detail else (self.message, self.ways_out)
 
     def __str__(self) -> str:
@@ -41,23 +41,23 @@ class WorkbenchError(Exception):
 
 
 def ways_out_text(ways_out: Iterable[str]) -> str:
-    """Text `Try: make it 4 · leave it whole.`, after the question `Did you mean it?` where there is one; empty without suggestions."""
+    """Format suggestions as `Try: make it 4 · leave it whole.`, after questions such as `Did you mean it?`."""
     ways = tuple(ways_out)
-    questions = [f"{each[:1].upper()}{each[1:]}" for each in ways if each.endswith("?")]
-    others = " · ".join(each for each in ways if not each.endswith("?"))
+    questions = [f"{way[:1].upper()}{way[1:]}" for way in ways if way.endswith("?")]
+    others = " · ".join(way for way in ways if not way.endswith("?"))
     return " ".join([*questions, *([f"Try: {others}."] if others else [])])
 
 
 class MeshError(WorkbenchError):
-    """A mesh that cannot exist, or an axis that is not in it."""
+    """An invalid mesh, or an unknown mesh axis."""
 
 
 class LayoutError(WorkbenchError):
-    """A layout that breaks a rule of legality (Mesh-TensorFlow's M3 to M7)."""
+    """A layout that violates a legality rule of Mesh-TensorFlow (Shazeer et al. 2018) or JAX."""
 
 
 class DimensionError(WorkbenchError):
-    """Dimension names that do not fit the tensors they are given to."""
+    """Dimension names that do not fit their tensors."""
 
 
 class TraceError(WorkbenchError):
@@ -65,43 +65,43 @@ class TraceError(WorkbenchError):
 
 
 class RematError(WorkbenchError):
-    """A remat policy that does not exist, or that this program has no layers or names for."""
+    """An unknown remat policy, or one for layers or names that this program lacks."""
 
 
 class PrecisionError(WorkbenchError):
-    """A precision that does not exist, or that has no meaning for this program."""
+    """An unknown precision, or one that does not apply to this program."""
 
 
 class OffloadError(WorkbenchError):
-    """State that cannot be kept in the host's memory, or that this program does not have."""
+    """State that cannot be kept in host memory, or that this program lacks."""
 
 
 class PartitionError(WorkbenchError):
-    """A plan that Shardy refuses."""
+    """A plan that Shardy or XLA's partitioner rejects."""
 
 
 class HardwareError(WorkbenchError):
-    """Hardware that does not exist, is not in the catalogue, or that a mesh cannot be laid over."""
+    """Unknown or invalid hardware, or a mesh that does not fit it."""
 
 
 class PipelineError(WorkbenchError):
-    """A pipeline that cannot be: a schedule, a number of stages or micro-batches, a boundary that does not go with the program."""
+    """An invalid pipeline: schedule, number of stages or micro-batches, or a boundary that does not fit the program."""
 
 
 class FleetError(WorkbenchError):
-    """Models that cannot be trained together as asked."""
+    """Models that cannot be trained together as requested."""
 
 
 class RecipeError(WorkbenchError):
-    """A recipe that does not apply to a plan, or is there already."""
+    """A recipe that does not apply to a plan, or is already applied."""
 
 
 class SearchError(WorkbenchError):
-    """A search that cannot be made: nothing to choose from, or requirements that no plan can keep."""
+    """An invalid search: no choices, or requirements that no plan can meet."""
 
 
 class DocumentError(WorkbenchError):
-    """A file that is not a plan, is of a newer version, or names a program that is not here."""
+    """A file that is not a plan, has a newer version, or names an unavailable program."""
 
 
 class EngineError(WorkbenchError):
@@ -109,7 +109,7 @@ class EngineError(WorkbenchError):
 
 
 def wrong_type(name: str, given: object, expected: str) -> str:
-    """Message for a value of a type that has no meaning where it was given; what prints at length, an array, is told by its type alone.
+    """Return a message for a value of the wrong type, showing short values and otherwise the type.
 
     >>> wrong_type("mesh", (4, 2), "axes with names and sizes"), wrong_type("mesh", len, "axes")
     ('`mesh` is (4, 2); it should be axes with names and sizes.', '`mesh` is of type `builtin_function_or_method`; it should be axes.')
@@ -119,38 +119,38 @@ def wrong_type(name: str, given: object, expected: str) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> tuple[str, tuple[str, ...]]:
-    """Message and suggestions for a name that does not exist (` in `mine``): nearest first, then all of them.
+    """Return a message and suggestions for an unknown name; `where` is a suffix such as ` in `mine``.
 
     >>> unknown_name("dimension", "d_f", ["batch", "d_ff"])
     ('There is no dimension `d_f`; there are `batch`, `d_ff`.', ('did you mean `d_ff`?',))
     """
     names, name = list(known), str(name)
-    shown = ", ".join(f"`{each}`" for each in names[:20]) + (" and more" if len(names) > 20 else "")
-    alike = [each for each in names if each.casefold() == name.casefold()]  # `BATCH` is nearest to `batch`
-    close = alike or [each for each in get_close_matches(name, names, n=5) if _are_alike(name, each)]
+    shown = ", ".join(f"`{candidate}`" for candidate in names[:20]) + (" and more" if len(names) > 20 else "")
+    same_letters = [candidate for candidate in names if candidate.casefold() == name.casefold()]  # `BATCH` is nearest to `batch`
+    close = same_letters or [candidate for candidate in get_close_matches(name, names, n=5) if _are_alike(name, candidate)]
     ways_out = (f"did you mean `{close[0]}`?",) if close else ("use one of these names",) if names else ()
     return f"There is no {kind} `{name[:80]}`{where}; there are {shown or 'none'}.", ways_out
 
 
 def _are_alike(name: str, other: str) -> bool:
-    """Whether two paths are alike where they differ: folders that they share say nothing.
+    """Return whether two paths are similar after removing common folders.
 
     >>> _are_alike("params/heaad", "params/head"), _are_alike("params/nosuch", "params/head"), _are_alike("params/w9", "params/w1")
     (True, False, True)
     """
-    mine, its = name.split("/"), other.split("/")
+    own_words, other_words = name.split("/"), other.split("/")
     for end in (0, -1):
-        while mine and its and mine[end] == its[end]:
-            del mine[end], its[end]
-    one, two = "/".join(mine), "/".join(its)
+        while own_words and other_words and own_words[end] == other_words[end]:
+            del own_words[end], other_words[end]
+    one, two = "/".join(own_words), "/".join(other_words)
     is_part = one.startswith(two) or two.startswith(one)
     return is_part or re.sub(r"\d+", "", one) == re.sub(r"\d+", "", two) or SequenceMatcher(None, one, two).ratio() >= _LEAST_SIMILARITY
 
 
 def opening_text(text: str, most: int = 400) -> str:
-    """The first line of a message, with those that follow while it ends with a colon.
+    r"""Return the first line of a message, with the following lines while it ends with a colon.
 
-    >>> opening_text("sizes do not divide:\\n* x has 3\\n\\nMore."), opening_text("one\\ntwo")
+    >>> opening_text("sizes do not divide:\n* x has 3\n\nMore."), opening_text("one\ntwo")
     ('sizes do not divide: * x has 3', 'one')
     """
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]

@@ -1,7 +1,8 @@
-"""The plan that users hold: `wb.Plan`, the data of `plan.plan.Plan` with `plan.report()`, `plan.run()`, `plan.save(path)` and the others.
+"""The plan class for users, `wb.Plan`: the data of `plan.plan.Plan` with methods such as `plan.report()` and
+`plan.run()`.
 
-The methods call packages all over the workbench, each imported on first use, so that a plan needs none of them. Nothing inside the package
-calls them: it calls `analyze(plan)`, `partition_plan(plan)` and the like, or is given a function.
+Methods import their packages on first use, so that a plan needs none of them. The package itself does not call them: it
+calls `analyze(plan)`, `partition_plan(plan)` etc., or receives a function.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +35,7 @@ class Plan(data.Plan):
     __doc__ = data.Plan.__doc__
 
     def apply(self, edit: "Edit") -> "Plan":
-        """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
+        """Return the plan after one edit. Raises a `WorkbenchError` if the result would be illegal."""
         from workbench.pipeline.balance import apply_edit
 
         return as_public(apply_edit(self, edit))
@@ -42,8 +43,8 @@ class Plan(data.Plan):
     def recipe(self, name: str, *axes: str) -> "Plan":
         """Apply a known recipe: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
 
-        `workbench.recipes` lists them; mesh axes are found by their names where none are given. Raises `RecipeError`, saying why, where
-        one does not apply; warns (`RecipeWarning`) where it makes the step on the plan's hardware notably longer.
+        `workbench.recipes` lists them; mesh axes are found by name if not given. Raises `RecipeError` if the recipe
+        does not apply; warns (`RecipeWarning`) if it makes the step notably longer on the plan's hardware.
         """
         from workbench.analysis.recipe_effect import warn_of_drawback
         from workbench.recipes import find_recipe
@@ -54,12 +55,12 @@ class Plan(data.Plan):
         return changed
 
     def report(self, tier: str = "planned") -> "Report":
-        """The report of what every device will hold, send and compute. `print` it.
+        """Return the report of what every device holds, sends and computes; `print` it.
 
-        `planned`, from Shardy in this process, is there at once; `partitioned` has the collectives that XLA's own partitioner makes, and
-        all that follows from them, within half a second as a rule; `compiled` has the memory and kernel times of the hardware's compiler
-        besides, or that of the attached devices, which takes seconds to minutes. Raises `PartitionError` where XLA refuses the plan, and
-        `EngineError` where it cannot be compiled.
+        `planned` (Shardy in this process) is immediate; `partitioned` has the collectives of XLA's own partitioner and
+        all dependent figures, usually within half a second; `compiled` also has memory and kernel times from the
+        compiler of the hardware, or of the attached devices, which takes seconds to minutes. Raises `PartitionError` if
+        XLA rejects the plan, `EngineError` if it cannot be compiled.
         """
         from workbench.analysis.analyze import analyze
         from workbench.analysis.compiled_report import with_compiled
@@ -70,16 +71,16 @@ class Plan(data.Plan):
         return with_compiled(report, self.compile()) if tier == "compiled" else report
 
     def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
-        """What XLA's partitioner makes of the plan for this hardware or the plan's own, in a worker process. Nothing is compiled.
+        """Partition the plan with XLA for this hardware (default: the plan's) in a worker process, without compiling.
 
-        Raises `PartitionError` where XLA refuses the plan, or crashes on it.
+        Raises `PartitionError` if XLA rejects the plan or crashes.
         """
         from workbench.engine import partition_plan
 
         return partition_plan(self, read_hardware(hardware))
 
     def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
-        """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""
+        """Run on the attached devices in a worker process and measure; for options see `engine.run_plan`."""
         from workbench.engine import run_plan
 
         return run_plan(self, steps=steps, on_progress=on_progress, **options)
@@ -87,19 +88,16 @@ class Plan(data.Plan):
     def compile(
         self, hardware: Hardware | str | None = None, on_progress: "Callable[[Any], None] | None" = None, **options: Any
     ) -> "Compiled":
-        """Compile in a worker process, for hardware that may be absent: this one, else the plan's own, else the attached devices.
+        """Compile in a worker process, for this hardware (may be absent), the plan's, or the attached devices.
 
-        Options are those of `engine.compile_plan`. `print` what comes back.
+        For options see `engine.compile_plan`. `print` the result.
         """
         from workbench.engine import compile_plan
 
         return compile_plan(self, read_hardware(hardware), on_progress=on_progress, **options)
 
     def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
-        """The report beside what the compiler makes of the plan and, if `measurement` is given, beside what a run measured.
-
-        Options are those of `compile`. `print` what comes back.
-        """
+        """Compare report, compiled plan and, if given, a run's `measurement`. Options are those of `compile`."""
         from workbench.analysis.tier_comparison import Comparison
         from workbench.plan.edits import SetHardware
 
@@ -107,7 +105,7 @@ class Plan(data.Plan):
         return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def diff(self, other: "Plan") -> "PlanDiff":
-        """What another plan decides differently, and what that costs or saves. `print` it."""
+        """Compare the decisions and figures of another plan; `print` the result."""
         from workbench.analysis.analyze import analyze
         from workbench.analysis.plan_diff import PlanDiff
 
@@ -118,9 +116,10 @@ class Plan(data.Plan):
     def search(self, *, workers: int | None = None, cluster: str | None = None, **wanted: Any) -> "SearchResult":
         """Search for the best plan of this plan's program: `plan.search(devices=256, hardware="TPU v5p", within=60)`.
 
-        The layout, the mesh, ZeRO, rematerialisation, stages, schedule and micro-batches are chosen; `pins`, `at_most`, `objective` and the
-        choices are arguments of `search.find_plans.find_plans` and `search.make_space.make_space`. `workers` processes of this machine
-        answer, or a Ray `cluster`. `print` what comes back; its `best` is a plan. Raises `SearchError`.
+        Chooses layout, mesh, ZeRO, rematerialization, stages, schedule and micro-batches; `pins`, `at_most`,
+        `objective` and the choices are arguments of `search.find_plans.find_plans` and `search.make_space.make_space`.
+        Runs in `workers` local processes, or on a Ray `cluster`. `print` the result; its `best` is a plan. Raises
+        `SearchError`.
         """
         from functools import partial
 
@@ -132,11 +131,10 @@ class Plan(data.Plan):
         return find_plans(self, open_answerer=answerer, compilers=Compilers(partition_plan, compile_plan), **wanted)
 
     def latency_front(self, batches: Sequence[int], hardware: Sequence[str | Hardware] = (), **more: Any) -> "LatencyFront":
-        """Latency and throughput of this plan's step of decoding, for each of `batches` on each of `hardware`, and which are on the front:
-        `plan.latency_front([1, 8, 64], ["TPU v5e 2x2", "TPU v5e 4x4"])`. `print` it.
+        """Return latency and throughput of this decoding step by batch and hardware, with the Pareto front.
 
-        A program that is not of the zoo needs `make(batch)`, which builds it. Raises `SearchError` for a program that is no step of
-        decoding.
+        Example: `plan.latency_front([1, 8, 64], ["TPU v5e 2x2", "TPU v5e 4x4"])`. `print` the result. A program outside
+        the zoo needs `make(batch)`, which builds it. Raises `SearchError` for a program that is no decoding step.
         """
         from workbench.search.decode_front import latency_front
 
@@ -149,22 +147,28 @@ class Plan(data.Plan):
         save_plan(self, path)
 
     def export(self) -> str:
-        """A short JAX script that shards the same program in the same way."""
+        """Return a short JAX script that shards the same program in the same way."""
         from workbench.documents import export_script
 
         return export_script(self)
 
     def to_chrome_trace(self, measurement: "Measurement | None" = None, tier: str = "planned") -> str:
-        """The step over time as JSON for ui.perfetto.dev: predicted, beside it as compiled where the `tier` is that (`report`), and, of
-        `plan.run()`, measured. Raises `WorkbenchError` without hardware and measurement."""
-        from workbench.documents.export.chrome_trace import chrome_trace
+        """Return the step over time as JSON for ui.perfetto.dev.
+
+        Has the prediction, the compiled step for that `tier` (see `report`), and the `measurement` of `plan.run()`.
+        Raises `WorkbenchError` without hardware and measurement.
+        """
+        from workbench.documents.chrome_trace import chrome_trace
 
         return chrome_trace(self.report(tier), measurement)
 
     def export_file(self, path: str | Path, form: str = "", measurement: "Measurement | None" = None) -> Path:
-        """Write the plan for others, and return where: `report.html`, one page to mail; `step.trace.json`, for Perfetto; `board.png` or
-        `.svg`, a picture of the board; `.py`, the script. `form` names one of `visualize.exports.find_export` where the ending does not.
-        Raises `WorkbenchError` for another ending, and where nothing can be written."""
+        """Export the plan to a file and return its path.
+
+        `report.html` is a single page; `step.trace.json` is for Perfetto; `board.png` or `.svg` is a picture of the
+        board; `.py` is the script. `form` names an entry of `visualize.exports.find_export` if the extension does not.
+        Raises `WorkbenchError` for an unknown extension, or if there is nothing to export.
+        """
         from workbench.visualize.exports.file_exports import export_file
 
         return export_file(self.report(), path, form, measurement)
@@ -183,18 +187,18 @@ class Plan(data.Plan):
 
 
 def as_public(plan: data.Plan) -> Plan:
-    """The plan with the methods for users; a plan that has them is returned as it is."""
+    """Return the plan with user methods; unchanged if it has them."""
     if isinstance(plan, Plan):
         return plan
     public = object.__new__(Plan)
-    public.__dict__.update(plan.__dict__)  # a legal plan: nothing is checked again
+    public.__dict__.update(plan.__dict__)  # already checked
     return public
 
 
 def load(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
     """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is then imported.
 
-    Errors are those of `documents.parse_plan`, and `DocumentError` if the file cannot be read.
+    Raises the errors of `documents.parse_plan`, and `DocumentError` if the file cannot be read.
     """
     from workbench.documents import load_plan
 
@@ -202,11 +206,10 @@ def load(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
 
 
 def plan_config(config: str | Path, on: str | Hardware, **options: Any) -> "ClusterAnswer":
-    """Whether a model fits on a cluster, how long it takes there, and its fastest, smallest and cheapest layouts, each of them a plan:
-    `print(wb.plan_config("config.json", "64 H100", tokens="2T"))`.
+    """Return whether a model fits a cluster, its step time, and its fastest, smallest and cheapest plans.
 
-    `config` is a Hugging Face `config.json`, the folder that holds one, or a preset of the zoo. Options and errors are those of
-    `models.sizing.plan_config.plan_config`.
+    Example: `print(wb.plan_config("config.json", "64 H100", tokens="2T"))`. `config` is a Hugging Face `config.json`,
+    its folder, or a zoo preset. For options and errors see `models.sizing.plan_config.plan_config`.
     """
     from workbench.models.sizing.plan_config import plan_config
 

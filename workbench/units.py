@@ -1,4 +1,4 @@
-"""Numbers as a person reads and gives them: bytes in binary units, counts in decimal ones, seconds in the nearest unit."""
+"""Format and parse numbers: bytes in binary units, counts in decimal units, seconds in the nearest unit."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_TWO_DIGITS = 100  # from here on a whole number has them
+_TWO_DIGITS = 100  # from here on integers have at least two digits
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?"
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
@@ -27,7 +27,8 @@ def _scale_to_unit(value: float, base: float, units: tuple[str, ...]) -> str:
 
 @functools.lru_cache(maxsize=1 << 14)
 def format_bytes(count: float) -> str:
-    """
+    """Format bytes in binary units.
+
     >>> format_bytes(75_497_472), format_bytes(512), format_bytes(0)
     ('72.0 MiB', '512 B', '0 B')
     """
@@ -35,36 +36,36 @@ def format_bytes(count: float) -> str:
 
 
 def parse_bytes(text: str) -> int | None:
-    """The inverse of `format_bytes`, for what a person writes; `None` for what is no amount.
+    """Parse bytes as a person writes them; `None` if the text is not an amount.
 
     >>> parse_bytes("2 GiB"), parse_bytes("1.5MiB"), parse_bytes("512"), parse_bytes("2 GB"), parse_bytes("much")
     (2147483648, 1572864, 512, 2000000000, None)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", text)
+    if match is None:
         return None
-    number, prefix, binary = found.groups()
+    number, prefix, binary = match.groups()
     if len(number) > 30:
         return None
     return round(float(number) * (1024 if binary else 1000) ** ("KMGTPE".index(prefix.upper()) + 1 if prefix else 0))
 
 
 def parse_rate(text: str) -> float | None:
-    """Bytes a second of what a person writes, in bits (`b`) or bytes (`B`); `None` for what is no rate.
+    """Parse a rate in bits (`b`) or bytes (`B`) per second, returned in bytes; `None` if the text is not a rate.
 
     >>> parse_rate("200 Gb/s"), parse_rate("25GB/s"), parse_rate("400 Gbps"), parse_rate("much")
     (25000000000.0, 25000000000.0, 50000000000.0, None)
     """
-    found = re.fullmatch(rf"\s*({_NUMBER})\s*([kKmMgGtTpP]?)(i?)(b|bit|bits|B|bytes?)(?:/s|ps)\s*", text)
-    if found is None:
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([kKmMgGtTpP]?)(i?)(b|bit|bits|B|bytes?)(?:/s|ps)\s*", text)
+    if match is None:
         return None
-    number, prefix, binary, unit = found.groups()
+    number, prefix, binary, unit = match.groups()
     scale = Decimal(1024 if binary else 1000) ** ("KMGTP".index(prefix.upper()) + 1 if prefix else 0)
     return float(Decimal(number) * scale / (8 if unit.startswith("b") and not unit.startswith("by") else 1))
 
 
 def rate_text(rate: float, bits: bool = False) -> str:
-    """Bytes a second in full, so that `parse_rate` reads exactly the same.
+    """Format bytes per second exactly, so that `parse_rate` is the inverse.
 
     >>> rate_text(25e9, bits=True), rate_text(25e9)
     ('200 Gb/s', '25 GB/s')
@@ -73,17 +74,17 @@ def rate_text(rate: float, bits: bool = False) -> str:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds of what a person writes: `5 us`, `0.1 ms`; `None` for what is not a time.
+    """Parse seconds such as `5 us` or `0.1 ms`; `None` if the text is not a time.
 
     >>> parse_time("5 us"), parse_time("0.1ms"), parse_time("800 ns"), parse_time("5")
     (5e-06, 0.0001, 8e-07, None)
     """
-    found = re.fullmatch(rf"\s*({_NUMBER})\s*([mnuµμ]?)s\s*", text)
-    return found and float(Decimal(found[1]).scaleb({"": 0, "m": -3, "n": -9}.get(found[2], -6)))
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([mnuµμ]?)s\s*", text)
+    return match and float(Decimal(match[1]).scaleb({"": 0, "m": -3, "n": -9}.get(match[2], -6)))
 
 
 def time_text(seconds: float) -> str:
-    """Seconds in full, so that `parse_time` reads exactly the same.
+    """Format seconds exactly, so that `parse_time` is the inverse.
 
     >>> time_text(5e-6)
     '5 us'
@@ -92,17 +93,17 @@ def time_text(seconds: float) -> str:
 
 
 def parse_price(text: str) -> float | None:
-    """US dollars an hour of what a person writes; `None` for what is no price.
+    """Parse US dollars per hour; `None` if the text is not a price.
 
     >>> parse_price("2.5 $/h"), parse_price("$2.5/hour"), parse_price("2.50 USD/h"), parse_price("2.5")
     (2.5, 2.5, 2.5, None)
     """
-    found = re.fullmatch(rf"\s*(?:\$\s*({_NUMBER})|({_NUMBER})\s*(?:\$|USD))\s*/\s*h(?:our)?\s*", text, re.IGNORECASE)
-    return found and float(found[1] or found[2])
+    match = re.fullmatch(rf"\s*(?:\$\s*({_NUMBER})|({_NUMBER})\s*(?:\$|USD))\s*/\s*h(?:our)?\s*", text, re.IGNORECASE)
+    return match and float(match[1] or match[2])
 
 
 def price_text(price: float) -> str:
-    """US dollars an hour in full, so that `parse_price` reads exactly the same.
+    """Format US dollars per hour exactly, so that `parse_price` is the inverse.
 
     >>> price_text(2.5)
     '2.5 $/h'
@@ -111,13 +112,14 @@ def price_text(price: float) -> str:
 
 
 def _plain_text(number: Decimal) -> str:
-    """A number without zeros at its end, and without an exponent unless it is far from 1."""
+    """Format without trailing zeros, and without an exponent unless it is large."""
     text = f"{number:f}" if abs(number.adjusted()) < 12 else f"{number.normalize()}"
     return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
 
 
 def format_count(count: float, unit: str = "") -> str:
-    """
+    """Format a count in decimal units.
+
     >>> format_count(8_589_934_592, "FLOP"), format_count(124e6)
     ('8.59 GFLOP', '124 M')
     """
@@ -127,21 +129,21 @@ def format_count(count: float, unit: str = "") -> str:
 
 def format_dollars(amount: float) -> str:
     """
-    >>> format_dollars(1234.5), format_dollars(12.5), format_dollars(0.0123), format_dollars(7.8e-6)
-    ('$1,234', '$12.50', '$0.012', '$0.0000078')
+    >>> format_dollars(1234.5), format_dollars(12.5), format_dollars(0.5), format_dollars(0.0123), format_dollars(7.8e-6)
+    ('$1,234', '$12.50', '$0.50', '$0.012', '$0.0000078')
     """
-    if amount >= 1:
+    if amount >= 0.1:
         return f"${amount:,.0f}" if amount >= 1000 else f"${amount:.2f}"
     return f"${Decimal(f'{amount:.2g}'):f}"
 
 
 def format_share(share: float) -> str:
-    """A share in percent, `41.6%` or `0.15%`."""
+    """Format a share in percent, `41.6%` or `0.15%`."""
     return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"
 
 
 def format_figure(value: float, unit: str) -> str:
-    """A figure in its unit: `bytes`, `seconds`, or one that is counted, such as `FLOP`.
+    """Format a figure in `bytes`, `seconds`, or a counted unit such as `FLOP`.
 
     >>> format_figure(512, "bytes"), format_figure(0.0123, "seconds"), format_figure(124e6, "FLOP")
     ('512 B', '12.3 ms', '124 MFLOP')
@@ -150,12 +152,12 @@ def format_figure(value: float, unit: str) -> str:
 
 
 def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
-    """Two ends in two digits each, with one unit where they share it; `show` writes a number and its unit.
+    """Format two ends with two digits each, and one unit if shared; `show` formats a number with its unit.
 
     >>> format_range(72.9e9, 85.5e9, format_bytes), format_range(8.7e-4, 1.44e-3, format_seconds)
     ('68 to 80 GiB', '870 µs to 1.4 ms')
     """
-    begin, end = (_round_to_two_digits(*show(each).split(" ", 1)) for each in (low, high))
+    begin, end = (_round_to_two_digits(*show(value).split(" ", 1)) for value in (low, high))
     return f"{begin[0] if begin[1] == end[1] else ' '.join(begin)} to {' '.join(end)}".rstrip()
 
 
@@ -177,39 +179,40 @@ def format_seconds(seconds: float) -> str:
 
 
 def read_whole_number(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError, least: int = 1, of: str = "") -> int:
-    """An argument that counts something (` of model `a``), NumPy's integers included; raises `error` for anything else, text too.
+    """Read an integer argument, including NumPy's; raises `error` for anything else, including text.
+
+    `of` is a suffix for the message, such as ` of model `a``.
 
     >>> read_whole_number("steps", 3)
     3
     """
     try:
-        found = None if isinstance(value, bool) else operator.index(value)
+        number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        found = None
-    if found is None or found < least:
+        number = None
+    if number is None or number < least:
         raise error(f"`{name}`{of} is {repr(value)[:80]}; it should be a whole number from {least}.", [_suggest_number(name, value, least)])
-    return found
+    return number
 
 
 def _suggest_number(name: str, value: Any, least: int) -> str:
-    """The number that was meant, where it is plain which: `"3"`, `2.0`."""
     suggestion = str(value).strip().removesuffix(".0")
     return f"write {name}={suggestion if suggestion.isdecimal() and int(suggestion) >= least else max(least, 1)}"
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def divisors(number: int) -> tuple[int, ...]:
-    """All numbers that divide one, ascending, in as many steps as its root.
+    """Return all divisors in ascending order, in sqrt(n) steps.
 
     >>> divisors(12)
     (1, 2, 3, 4, 6, 12)
     """
-    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
-    return (*small, *(number // each for each in reversed(small) if each * each != number))
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return (*small, *(number // divisor for divisor in reversed(small) if divisor * divisor != number))
 
 
 def read_positive_seconds(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError) -> float:
-    """An argument that is a time; raises `error` for anything but a number of seconds above 0.
+    """Read a time argument; raises `error` unless it is a positive number of seconds.
 
     >>> read_positive_seconds("time_limit", 90)
     90.0

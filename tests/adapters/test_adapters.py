@@ -304,7 +304,7 @@ def test_a_state_that_changes_its_shape_is_refused_in_the_users_names():
         wb.trace_training(loss, params, batch, state=state, optimizer=OPTIMIZER)
     assert (
         caught.value.message
-        == "The state that `loss` returns is not like the one it takes: `state/count` is int32[] and becomes float32[]."
+        == "The state that `loss` returns differs from the state it takes: `state/count` is int32[] and becomes float32[]."
     )
     with pytest.raises(TraceError) as caught:
         wb.trace_training(lambda *given: loss(*given)[0], params, batch, state=state, optimizer=OPTIMIZER, name="loss")

@@ -126,23 +126,21 @@ def test_a_step_that_carries_nothing_is_refused_with_the_leaf_that_differs():
         with pytest.raises(TraceError) as caught:
             wb.trace_step(step, spec, S((2,), "float32"), name="train")
         assert caught.value.message == (
-            "The first thing that `train` returns is not like the first it takes, so that nothing is carried from step to step: "
-            + said
-            + "."
+            "The first result of `train` differs from its first argument, so nothing is carried from step to step: " + said + "."
         )
 
 
 def test_what_a_step_of_its_own_keeps_and_casts_is_written_in_it():
     program = wb.trace_step(lambda params, x: params - x, S((4,), "float32"), S((4,), "float32"), name="train")
     changes = {
-        "remat": (wb.Remat.parse("full"), RematError, "what its backward pass keeps is written in it"),
-        "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the types it computes in are written in it"),
-        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "where its state is kept is written in it"),
+        "remat": (wb.Remat.parse("full"), RematError, "the function fixes what its backward pass keeps"),
+        "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the function fixes its compute types"),
+        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "the function fixes where its state is kept"),
     }
     for name, (change, kind, said) in changes.items():
         with pytest.raises(kind) as caught:
             program.variant(**{name: change})
-        assert caught.value.message == f"`train` is a step of its own: {said}."
+        assert caught.value.message == f"`train` is a custom step: {said}."
 
 
 @pytest.mark.worker

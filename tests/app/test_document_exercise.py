@@ -7,7 +7,8 @@ import pytest
 
 from tests.exercises.test_exercise_documents import PRODUCT, document
 from workbench.app.page.part_changes import VisitorWindow
-from workbench.app.page.requested_visit import ServeOptions, open_visit
+from workbench.app.page.requested_visit import open_visit
+from workbench.app.page.serve_options import ServeOptions
 from workbench.app.page.visit import VisitContext
 from workbench.documents import dump_plan, parse_plan
 from workbench.exercises import Exercise

@@ -6,7 +6,7 @@ from workbench.app.page.visit import MOST_REMEMBERED, Unsaved, offer_boards, par
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
-from workbench.session.journal import JournalEntry
+from workbench.session.journal_folder import JournalEntry
 
 
 def entry(board_id="board-of-a-test", name="gpt", plans=3, edit="d_ff → model", last_changed=1000.0):

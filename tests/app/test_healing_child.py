@@ -94,7 +94,7 @@ def test_one_that_ends_before_it_is_ready_is_an_error_and_heals_once_it_can(mode
     mode.write_text("3")
     with healing(mode) as child:
         with pytest.raises(
-            EngineError, match=r"The process that does small things ended with exit code 3 before it was ready\. It is tried"
+            EngineError, match=r"The process that does small things ended with exit code 3 before it was ready\. The server retries"
         ):
             answer(child)
         assert report(child)["degraded"] == [FORK_SERVER.name]
@@ -191,7 +191,7 @@ from multiprocessing.connection import Connection
 from workbench.app.processes import message_loop
 message_loop.GRACE = 0.0
 connection = Connection(int(sys.argv[1]))
-threading.Thread(target=message_loop.end_when_left, args=(connection,), daemon=True).start()
+threading.Thread(target=message_loop.exit_with_peer, args=(connection,), daemon=True).start()
 while True:
     with suppress(OSError):
         connection.send("there")

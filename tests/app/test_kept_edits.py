@@ -6,7 +6,7 @@ import json
 import pytest
 
 from workbench.app.notebook.board_cell import Workbench
-from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, kept_record
+from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, edits_record
 from workbench.core.remat import Remat
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
@@ -33,7 +33,7 @@ def edited(plan):
 
 
 def test_a_record_is_json_and_makes_the_same_plan_in_another_kernel_edit_by_edit(plan, edited):
-    record = json.loads(json.dumps(kept_record(edited, 0)))
+    record = json.loads(json.dumps(edits_record(edited, 0)))
     again = Session(plan)
     assert can_continue(again, 0, record)
     continue_edits(again, record)
@@ -42,17 +42,17 @@ def test_a_record_is_json_and_makes_the_same_plan_in_another_kernel_edit_by_edit
 
 
 def test_nothing_is_stored_of_a_plan_without_edits_and_of_another_branch(plan, edited):
-    assert kept_record(Session(plan), 0) is None
+    assert edits_record(Session(plan), 0) is None
     edited.undo()
-    assert kept_record(edited, 3) is None
+    assert edits_record(edited, 3) is None
 
 
 def test_a_record_of_other_code_is_not_offered_and_one_that_does_not_apply_says_which_edit(plan, edited):
-    record = kept_record(edited, 0)
+    record = edits_record(edited, 0)
     assert not can_continue(Session(plan.updated(layout="")), 0, record)
     for broken in (None, [], {"edits": 3}, {"from": str(plan)}):
         assert not can_continue(Session(plan), 0, broken)
-    with pytest.raises(WorkbenchError, match="Stored edit 2 of 3 does not apply any more"):
+    with pytest.raises(WorkbenchError, match="Stored edit 2 of 3 no longer applies"):
         continue_edits(Session(plan.updated(mesh="model:2", layout="")), record)
 
 

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workbench.app.page.requested_visit import ServeOptions, file_asked_for
+from workbench.app.page.requested_visit import requested_file
+from workbench.app.page.serve_options import ServeOptions
 from workbench.app.page.watched_plan_file import PlanFile, file_under
 from workbench.documents import dump_plan, durable_files, load_plan
 from workbench.documents.durable_files import lock_folder, replace_file
@@ -102,11 +103,11 @@ def test_plan_files_of_the_folder_and_below_are_reached(tmp_path):
 
 def test_a_file_that_the_address_asks_for_is_not_passed_over_where_no_folder_is_served(path):
     served = ServeOptions(lambda: BEFORE, path)
-    assert file_asked_for(served, {}) == file_asked_for(served, {"file": "a.plan.json"}) == path
+    assert requested_file(served, {}) == requested_file(served, {"file": "a.plan.json"}) == path
     with pytest.raises(DocumentError, match=r"asks for the file `nope\.plan\.json`, but this server has no plan folder") as caught:
-        file_asked_for(served, {"file": "nope.plan.json"})
+        requested_file(served, {"file": "nope.plan.json"})
     assert "start it with `--root FOLDER`" in caught.value.ways_out
-    assert file_asked_for(ServeOptions(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
+    assert requested_file(ServeOptions(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
 
 
 def saved(file, plan, gate) -> DocumentError | None:
@@ -146,7 +147,7 @@ def test_a_save_waits_for_that_of_another_and_sees_what_it_wrote(path, monkeypat
     with lock_folder(path), pytest.raises(DocumentError) as caught:
         PlanFile(path).save(MINE)
     assert str(caught.value) == (
-        f"`{path}` cannot be written: another program has been writing in its folder for 0 seconds.\n  Try: try again."
+        f"`{path}` cannot be written: another program has been writing to its folder for 0 seconds.\n  Try: try again."
     )
 
 

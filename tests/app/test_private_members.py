@@ -74,11 +74,17 @@ def test_the_installed_version_has_the_private_member(library, owner, name):
 
 def test_a_server_is_reached_through_its_private_members():
     port = free_port()
-    server = guarded_server({"/": lambda: pn.pane.Str("")}, {"address": "127.0.0.1", "port": port}, allowed_hosts("127.0.0.1", port, ()))
-    assert isinstance(tornado_of(server), BokehTornado)
-    assert isinstance(http_of(server), HTTPServer)
-    assert tornado_of(server).websocket_origins == {"*"}
-    server.unlisten()
+
+    async def serve():
+        server = guarded_server(
+            {"/": lambda: pn.pane.Str("")}, {"address": "127.0.0.1", "port": port}, allowed_hosts("127.0.0.1", port, ())
+        )
+        assert isinstance(tornado_of(server), BokehTornado)
+        assert isinstance(http_of(server), HTTPServer)
+        assert tornado_of(server).websocket_origins == {"*"}
+        server.unlisten()
+
+    asyncio.run(serve())  # Python 3.13 warns where no event loop runs
 
 
 def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection):

@@ -16,15 +16,14 @@ import pytest
 
 from workbench import layer, trace_training
 from workbench.app.page.part_changes import with_change
-from workbench.app.page.requested_visit import ServeOptions
-from workbench.app.page.serve import live_plan
+from workbench.app.page.serve_options import ServeOptions, live_plan
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import BOARDS, FORK_SERVER, health_report
 from workbench.app.processes.healing_child import ForkServer
 from workbench.app.runners.job_queue import JobQueue
 from workbench.core.remat import Remat
 from workbench.engine import shared_worker
-from workbench.engine.worker.job_payload import sendable
+from workbench.engine.worker.pickling import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -184,7 +183,7 @@ def test_what_a_board_is_at_can_be_stopped_and_the_visitor_is_told(boards):
     os.kill(first, signal.SIGSTOP)  # it hears nothing, as one in a long computation
     page.hear({"gesture": {"verb": "undo", "view": "v", "seq": 1}})
     page.hear({"heard": {"kind": "stop"}})
-    page.until(lambda page: "You stopped what it was at" in page.bridge.get("notice", {}).get("text", ""))
+    page.until(lambda page: "You stopped its current task" in page.bridge.get("notice", {}).get("text", ""))
     assert gone(first)
     page.place("hidden", "model", 2)
     board.close()
@@ -298,14 +297,15 @@ def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
     boards.close()
 
 
-def test_what_keeps_the_plan_from_being_made_is_refused_before_anything_is_served_if_asked():
+def test_what_keeps_the_plan_or_the_exercise_from_being_made_is_refused_before_anything_is_served_if_asked():
     def refused():
         raise DocumentError("`mine` is not a plan.", ["give another"])
 
-    boards = Boards(ServeOptions(refused), JobQueue())
-    with pytest.raises(WorkbenchError) as caught:
-        boards.verify()
-    assert str(caught.value) == "`mine` is not a plan.\n  Try: give another."
+    for served in (ServeOptions(refused), ServeOptions(two_layer, exercise=refused)):
+        boards = Boards(served, JobQueue())
+        with pytest.raises(WorkbenchError) as caught:
+            boards.verify()
+        assert str(caught.value) == "`mine` is not a plan.\n  Try: give another."
 
 
 def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():

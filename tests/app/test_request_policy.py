@@ -91,10 +91,10 @@ def test_what_is_no_origin_is_said_in_words(text):
 
 @pytest.mark.parametrize("address", ["", "no such name", "203.0.113.7"])
 def test_an_address_of_another_machine_is_said_in_words(address):
-    with pytest.raises(WorkbenchError, match="is not an address that this machine can listen at") as caught:
+    with pytest.raises(WorkbenchError, match="This machine cannot listen on") as caught:
         verify_address(address)
     assert caught.value.ways_out == (
-        "leave it out, which is 127.0.0.1: this machine only",
+        "leave it out: the default, 127.0.0.1, is this machine only",
         "give one of this machine's addresses, or 0.0.0.0 for all of them",
     )
 

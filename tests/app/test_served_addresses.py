@@ -26,8 +26,8 @@ def test_others_are_named_with_commas_or_one_by_one_and_it_is_said_who_can_come(
     assert main(["serve", "--no-open", "--address", "0.0.0.0", *origins]) == 0
     assert (served[0]["address"], served[0]["origins"]) == ("0.0.0.0", ("plans.example.org:5006", "https://b.example", "[fe80::1]:80"))
     assert capsys.readouterr().err == (
-        "workbench: everybody who can reach 0.0.0.0 port 5006 as plans.example.org:5006, https://b.example, [fe80::1]:80 may use this page "
-        "and run plans here, without signing in.\n"
+        "workbench: anyone who can reach 0.0.0.0 port 5006 as plans.example.org:5006, https://b.example, [fe80::1]:80 can use this page "
+        "and run plans here without signing in.\n"
     )
 
 
@@ -43,13 +43,13 @@ def test_a_fleet_is_served_to_the_same(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--address", "203.0.113.7"], "workbench: '203.0.113.7' is not an address that this machine can listen at: "),
-        (["--address", ""], "workbench: '' is not an address that this machine can listen at: it is empty.\n"),
+        (["--address", "203.0.113.7"], "workbench: This machine cannot listen on '203.0.113.7': "),
+        (["--address", ""], "workbench: This machine cannot listen on '': it is empty.\n"),
         (["--origins", "*"], "workbench: '*' is not an origin: "),
         (["--port", "70000"], "workbench: 70000 is not a port"),
         (
             ["--unix-socket", "s", "--origins", "a:1"],
-            "workbench: `--address` and `--origins` are of a server at a port, and `--unix-socket`",
+            "workbench: `--address` and `--origins` need a port; `--unix-socket`",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_report_prints_the_report(capsys):
 def test_a_plan_that_stays_planned_says_why_in_one_line(capsys):
     pipelined = ["--model", "gpt", "-a", "layers=4", "--mesh", "stage:2 data:2", "--pipeline", "stages:2 micro_batches:2 axis:stage"]
     assert main(["report", *pipelined]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"The figures are the planned ones. {PIPELINED_REASON}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"These are planned figures. {PIPELINED_REASON}"
     refused = ["--model", "two_layer", "-a", "batch=4096", "--mesh", "data:4096", "--layout", "batch:data", "--json"]
     assert main(["report", *refused]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -152,7 +152,7 @@ def test_a_link_of_the_hardware_can_have_another_speed(plan_file, tmp_path, caps
     assert main(["diff", plan_file, other, "--hardware", "2 nodes of 4 H100", "--link", "node=2 Gb/s"]) == 0
     assert "waiting for communication" in capsys.readouterr().out
     assert main(["report", plan_file, "--planned", "--link", "node=200 Gb/s"]) == 1
-    assert "changes a link of hardware; none is named" in capsys.readouterr().err
+    assert "overrides a link, but no hardware is given" in capsys.readouterr().err
     assert main(["report", plan_file, *nodes, "--link", "nod=200 Gb/s"]) == 1
     assert "Did you mean `node`?" in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_a_former_option_is_read_with_a_note(plan_file, capsys):
     assert main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--wiring", "data:x; model:y"]) == 0
     found = capsys.readouterr()
     assert "data over x (4, a line) · model over y (2, a line)" in " ".join(found.out.split())
-    assert found.err.strip() == "--wiring is called --axis-assignment now."
+    assert found.err.strip() == "--wiring is deprecated: use --axis-assignment."
 
 
 def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
@@ -349,7 +349,7 @@ def test_functions_are_found_in_the_folder_the_command_is_used_in(tmp_path):
     command = [sys.executable, "-m", "workbench.cli", "report", "--model", "my_module:build", "--mesh", "data:4", "--layout", "batch:data"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0
-    assert done.stderr.strip().startswith("No time is predicted without hardware")
+    assert done.stderr.strip().startswith("Step times need hardware")
     assert "batch=8 d=4" in done.stdout
 
 

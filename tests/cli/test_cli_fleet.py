@@ -50,7 +50,7 @@ def test_run_trains_the_models_and_prints_measured_beside_predicted(file, tmp_pa
         "task parallel",
         "predicted, 0 to",
         "measured, 0 to",
-        "of 1.00 MiB that may be used",
+        "1.00 MiB usable",
         "fit-width=16",
     ):
         assert words in told.out
@@ -77,7 +77,7 @@ def test_simulate_plans_for_hardware_that_is_not_there_and_run_refuses_it(file, 
     assert main(["fleet", "simulate", file, "--hardware", "8 H100", "--devices", "9"]) == 1
     assert "The fleet needs 9 devices; 8 H100 has 8." in capsys.readouterr().err
     assert main(["fleet", "simulate", file, "--link", "node=200 Gb/s"]) == 1
-    assert "none is named" in capsys.readouterr().err
+    assert "no hardware is given" in capsys.readouterr().err
     assert main(["fleet", "run", file, "--hardware", "8 H100"]) == 1
     assert "The fleet is planned for 8 H100; the devices here are `cpu`." in capsys.readouterr().err
 
@@ -250,7 +250,7 @@ def test_what_a_checkpoint_has_lost_is_said(file, capsys):
         (["simulate", "--policy", "longest"], "There is no policy `longest`"),
         (["run", "--policy", "all"], "There is no policy `all`"),
         (["run", "--memory", "lots"], '"lots" is not an amount of memory.'),
-        (["simulate", "--devices", "9999999"], "9,999,999 devices are 2,441 times what a fleet is simulated on, 4,096 at most."),
+        (["simulate", "--devices", "9999999"], "9,999,999 devices are 2,441 times the limit of a fleet simulation, 4,096."),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(file, arguments, message, capsys):
@@ -274,4 +274,4 @@ def test_serve_says_what_keeps_it_from_showing_a_fleet(file, capsys):
     assert main(["serve", "--fleet", f"{file}x", "--no-open"]) == 1
     assert "cannot be read" in capsys.readouterr().err
     assert main(["serve", "--fleet", file, "--model", "gpt", "--no-open"]) == 1
-    assert "A page shows a plan or a fleet, not both." in capsys.readouterr().err
+    assert "A page shows either a plan or a fleet." in capsys.readouterr().err

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,13 @@ from workbench.cli import search_parser
 from workbench.cli.command_parser import SHELLS, CommandParser
 from workbench.cli.main import main
 from workbench.cli.parser import make_parser
+from workbench.cli.shared_arguments import FormerOption
 from workbench.core.program import Reference
+from workbench.documents.document_schema import load_schema
 from workbench.documents.program_references import load_function
 from workbench.errors import DocumentError, WorkbenchError
+from workbench.models.registry import FORMER_DIMS
+from workbench.team.sandbox.resource_limits import OVERRIDES
 
 
 def commands(parser: CommandParser) -> Iterator[CommandParser]:
@@ -44,6 +49,20 @@ def test_every_help_has_examples_that_parse(parser):
     for example in examples:
         options = make_parser().parse_args(shlex.split(example)[1:])
         assert callable(options.command), example
+
+
+def test_the_reference_lists_every_deprecated_name():
+    listed = (
+        (Path(__file__).parents[2] / "docs" / "reference" / "documents.md").read_text(encoding="utf-8").partition("## Deprecated names")[2]
+    )
+    former = [action for parser in ALL for action in parser._actions if isinstance(action, FormerOption)]
+    options = {name for action in former for name in action.option_strings}
+    fields = {name for name, schema in load_schema("plan")["properties"].items() if "former name" in schema.get("description", "")}
+    assert options
+    assert fields
+    deprecated = {*options, *FORMER_DIMS, *OVERRIDES[1:], *(f'"{name}"' for name in fields), *(f"{name}=" for name in fields)}
+    assert {name for name in deprecated if name not in listed} == set()
+    assert {name for name in (*FORMER_DIMS.values(), OVERRIDES[0]) if f"`{name}`" not in listed} == set()
 
 
 def test_every_command_has_its_function():
@@ -180,13 +199,13 @@ def test_a_port_in_use_is_a_plain_message_before_anything_is_made(command, tmp_p
         assert main([word.format(port) for word in command]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith(f"workbench: Port {port} cannot be used: Address already in use.")
-    assert f"give another one, {command[-2]} {command[-1].format(port + 1)}" in printed
+    assert f"use another port, {command[-2]} {command[-1].format(port + 1)}" in printed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_whoever_has_no_server_yet_reads_how_to_start_one(tmp_path, capsys):
     assert main(["team", "--data", str(tmp_path / "none"), "user", "add", "ada"]) == 1
-    assert "start the server, which makes it: workbench team serve" in capsys.readouterr().err
+    assert "start the server, which creates it: workbench team serve" in capsys.readouterr().err
 
 
 def test_a_loss_in_place_of_a_builder_is_answered_with_the_builder(tmp_path, monkeypatch):
@@ -208,7 +227,7 @@ def test_a_recipe_that_is_applied_already_is_skipped(capsys):
     words = ["recipe", "--model", "two_layer", "--mesh", "data:4 model:2", "data_parallel", "data_parallel", "--json"]
     assert main(words) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert "data_parallel is applied already, and was skipped." in printed["notes"]
+    assert "data_parallel is already applied and was skipped." in printed["notes"]
     assert len(printed["edits"]) == len(set(printed["edits"])) > 0
 
 

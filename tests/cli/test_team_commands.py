@@ -64,7 +64,7 @@ def test_a_class_from_the_command_line(signed_in, capsys):
     assert main(["hand-in", assignment, "split"]) == 1
     assert "give one of PLAN.json and --answer" in capsys.readouterr().err
     assert main(["send-plan", assignment, "--question", "split"]) == 0
-    assert capsys.readouterr().out == "On 0 boards now; each can undo it.\n"
+    assert capsys.readouterr().out == "Sent to 0 boards; students can undo it.\n"
     assert main(["assignments", *of]) == 0
     assert f"{assignment}           1         3  Week 7, Saturday, 30 June 2040, 18:00 (UTC)" in capsys.readouterr().out
     assert main(["assignments", *of, "--json"]) == 0
@@ -76,7 +76,7 @@ def test_a_login_is_checked_before_it_is_kept(served, tmp_path, monkeypatch, cap
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("sys.stdin", io.StringIO(world.tokens["ada"] + "\n"))
     assert main(["login", f"{server.url}/", "--token", "wbt_wrong"]) == 1
-    assert "does not take this token" in capsys.readouterr().err
+    assert "rejected the token" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert main(["login", f"{server.url}/"]) == 0
     file = tmp_path / "sharding-workbench" / "logins.json"
@@ -132,7 +132,7 @@ def test_jobs_are_listed_followed_and_cancelled(signed_in, capsys):
     assert main(["jobs", "--project", "vision", "--state", "queued"]) == 0
     assert job in capsys.readouterr().out
     assert main(["jobs", "cancel", job]) == 0
-    assert capsys.readouterr().out == f"Job {job} is asked to end.\n"
+    assert capsys.readouterr().out == f"Cancelling job {job}.\n"
     with world.store.write() as session:
         session.get_one(StoredJob, job).state = "cancelled"
     assert main(["jobs", "follow", job]) == 0
@@ -199,7 +199,7 @@ def test_people_are_added_with_a_link_listed_and_disabled(data, capsys):
     assert "/invite/" in capsys.readouterr().out
     for words, said in (
         (["disable", "ada"], "administrator"),
-        (["disable", "nobody"], "There is nobody called `nobody`."),
+        (["disable", "nobody"], "There is no user `nobody`."),
         (["add", "ada"], "The name `ada` is taken."),
         (["add", "<script>"], "is not a valid name"),
     ):
@@ -237,7 +237,7 @@ def test_a_backup_is_restored_and_a_store_is_moved(data, tmp_path, capsys):
 def test_a_folder_that_is_none_and_a_database_that_does_not_answer(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORKBENCH_TEAM", str(tmp_path / "none"))
     assert main(["team", "user", "list"]) == 1
-    assert "There is no server's data in" in capsys.readouterr().err
+    assert "There is no data of a team server in" in capsys.readouterr().err
     assert main(["team", "init", "--database", "postgresql://nobody:secret@127.0.0.1:9/none"]) == 1
     printed = capsys.readouterr().err
     assert "The database does not answer" in printed
@@ -271,7 +271,8 @@ def test_the_served_team_answers_a_token_and_ends_with_sigterm(data, capsys):
     with subprocess.Popen(
         [*command, "--address", f"http://localhost:{port}"], env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline() == f"The team's server is at http://localhost:{port}\n"
+        assert process.stdout.readline() == "Starting the team server ...\n"
+        assert process.stdout.readline() == f"The team server is at http://localhost:{port}\n"
         answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers={"Authorization": f"Bearer {token}"}, timeout=60)
         assert answer.json()["projects"][0]["project"] == "ada"
         if (maps := Path(f"/proc/{process.pid}/maps")).exists():

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -18,67 +17,63 @@ from workbench.errors import EngineError
 SIMULATED = Path(__file__).parents[1] / "support" / "windows.py"
 
 
-def without_posix(folder, script):
-    """What a script prints as JSON where Python has what it has on Windows."""
-    (folder / "script.py").write_text(textwrap.dedent(script), encoding="utf-8")
+SCRIPT = """
+import importlib, json, pkgutil, sys
+import workbench as wb
+from workbench.errors import EngineError, PartitionError
+
+failed = {}
+def names(package):
+    for each in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if each.name == "workbench.team" or each.name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(each.name)
+        except Exception as error:
+            failed[each.name] = repr(error)
+            continue
+        if each.ispkg:
+            names(module)
+names(wb)
+imported = sum(name.startswith("workbench.") for name in sys.modules)
+
+plan = wb.Plan(wb.models.build("gpt"), "data:4 model:2", "batch:data; d_ff:model", hardware="8 H100")
+report = plan.report()
+plan.save("gpt.plan.json")
+shown = wb.Workbench(plan)._repr_mimebundle_()
+result = plan.search(devices=8, within=2)
+refused = []
+for attempt in (lambda: plan.run(steps=1), lambda: plan.report("partitioned")):
+    try:
+        attempt()
+    except (EngineError, PartitionError) as error:
+        refused.append(str(error))
+print(json.dumps([failed, imported, [
+    str(wb.load("gpt.plan.json").layout), report.step_time.total, len(report.propagation.steps), str(result.best.mesh), refused,
+    sorted(shown[0]) if isinstance(shown, tuple) else sorted(shown),
+]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def without_posix(tmp_path_factory):
+    """The output of `SCRIPT` where Python has what it has on Windows."""
+    folder = tmp_path_factory.mktemp("windows")
+    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
     command = [sys.executable, str(SIMULATED), str(folder / "script.py")]
     ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, timeout=300)
     assert ran.returncode == 0, ran.stderr[-4000:]
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_every_module_but_those_of_the_team_server_can_be_imported_on_windows(tmp_path):
-    found = without_posix(
-        tmp_path,
-        """
-        import importlib, json, pkgutil, sys
-        import workbench
-        failed = {}
-        def names(package):
-            for each in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-                if each.name == "workbench.team" or each.name.endswith("__main__"):
-                    continue
-                try:
-                    module = importlib.import_module(each.name)
-                except Exception as error:
-                    failed[each.name] = repr(error)
-                    continue
-                if each.ispkg:
-                    names(module)
-        names(workbench)
-        print(json.dumps([failed, sum(name.startswith("workbench.") for name in sys.modules)]))
-        """,
-    )
-    failed, imported = found
+def test_every_module_but_those_of_the_team_server_can_be_imported_on_windows(without_posix):
+    failed, imported, _ = without_posix
     assert failed == {}
     assert imported > 500
 
 
-def test_a_plan_is_made_reported_explained_searched_saved_and_shown_on_windows(tmp_path):
-    found = without_posix(
-        tmp_path,
-        """
-        import json
-        import workbench as wb
-        from workbench.errors import EngineError, PartitionError
-        plan = wb.Plan(wb.models.build("gpt"), "data:4 model:2", "batch:data; d_ff:model", hardware="8 H100")
-        report = plan.report()
-        plan.save("gpt.plan.json")
-        shown = wb.Workbench(plan)._repr_mimebundle_()
-        result = plan.search(devices=8, within=2)
-        refused = []
-        for attempt in (lambda: plan.run(steps=1), lambda: plan.report("partitioned")):
-            try:
-                attempt()
-            except (EngineError, PartitionError) as error:
-                refused.append(str(error))
-        print(json.dumps([
-            str(wb.load("gpt.plan.json").layout), report.step_time.total, len(report.propagation.steps), str(result.best.mesh), refused,
-            sorted(shown[0]) if isinstance(shown, tuple) else sorted(shown),
-        ]))
-        """,
-    )
-    layout, seconds, steps, best, refused, shown = found
+def test_a_plan_is_made_reported_explained_searched_saved_and_shown_on_windows(without_posix):
+    *_, (layout, seconds, steps, best, refused, shown) = without_posix
     assert layout == "batch:data; d_ff:model"
     assert 0 < seconds < 1
     assert steps > 10

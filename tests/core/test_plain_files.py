@@ -17,8 +17,8 @@ from workbench.engine.fleet.model_checkpoint import read_record
 from workbench.errors import WorkbenchError
 from workbench.exercises.exercise import read_document
 from workbench.hardware.catalogue_entry import load_entries
-from workbench.session.journal.journal import Journal
-from workbench.session.journal.journal_folder import ENDING, is_board_id, list_journals, prune_journals
+from workbench.session.journal import Journal
+from workbench.session.journal_folder import ENDING, find_journal, is_board_id, prune_journals
 
 NO_FILE = "only regular files are read"
 BOARD = "a" * 16
@@ -127,10 +127,10 @@ def test_a_plan_file_of_a_page_that_is_no_file_is_neither_read_nor_written(tmp_p
     assert not file.changed_by_others()
 
 
-def test_a_journal_that_is_no_file_is_not_listed(tmp_path: Path, make: Callable[[Path], None]):
+def test_a_journal_that_is_no_file_is_not_found(tmp_path: Path, make: Callable[[Path], None]):
     make(tmp_path / f"{BOARD}{ENDING}")
     assert is_board_id(BOARD)
-    assert list_journals(tmp_path) == []
+    assert find_journal(tmp_path, BOARD) is None
     with pytest.raises(WorkbenchError):
         Journal.resume(tmp_path, BOARD)
     assert isinstance(prune_journals(tmp_path), list)

@@ -70,11 +70,11 @@ def test_a_remat_policy_may_be_written_loosely(text, meant):
         ("dots_every:0", "requires a whole number from 1"),
         ("dots_every:two", "requires a whole number from 1"),
         ("dots_every:2 recompute:scores", "saves and recomputes"),
-        ("full layers", "not a part of the layers"),
-        ("full layers:0/2", "not a part of the layers"),
-        ("full layers:2/2", "not a part of the layers"),
-        ("full layers:1/129", "not a part of the layers"),
-        ("full layers:1/2 layers:1/2", "`layers:1/2 layers:1/2` is not a part of the layers"),
+        ("full layers", "does not select layers"),
+        ("full layers:0/2", "does not select layers"),
+        ("full layers:2/2", "does not select layers"),
+        ("full layers:1/129", "does not select layers"),
+        ("full layers:1/2 layers:1/2", "`layers:1/2 layers:1/2` does not select layers"),
         ("none layers:1/2", "`none` applies to all layers"),
         ("layers:1/2", "`as traced` applies to all layers"),
         ("recompute:scores layers:1/2", "write `full layers:1/2`"),
@@ -94,7 +94,7 @@ def test_a_plain_policy_takes_no_names():
 
 @pytest.mark.parametrize("layers", [(2, 2), (1,), "1/2", (1.0, 2), (True, 2)])
 def test_a_part_of_the_layers_is_two_numbers(layers):
-    with pytest.raises(RematError, match="not a part of the layers") as caught:
+    with pytest.raises(RematError, match="does not select layers") as caught:
         Remat("full", layers=layers)
     assert "0 < M < B <= 128" in str(caught.value)
 

@@ -4,7 +4,7 @@ import pytest
 
 import workbench as wb
 from workbench.analysis.gpu_step_intervals import StepInterval, step_intervals
-from workbench.reports.report_details import STEP
+from workbench.reports.figure_ranges import STEP
 
 
 def llama(**more):

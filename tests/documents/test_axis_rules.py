@@ -10,7 +10,7 @@ from tests.support.programs import mlp
 from workbench.core.program import Reference
 from workbench.core.sharding import Sharding
 from workbench.documents import ALL_EXPORTS, program_from_reference
-from workbench.documents.export.export_formats import export_axis_rules, export_maxtext_rules, export_partition_specs
+from workbench.documents.export_formats import export_axis_rules, export_maxtext_rules, export_partition_specs
 from workbench.public_plan import Plan
 
 LAYOUT = "batch:data+pipe; d_ff:model; layers/1/w2=[-, -]; @mlp/dot_general=[data, ?]"

@@ -50,12 +50,12 @@ WORDS = [
     ),
     (
         lambda: Layout("; ".join(f"@v{place}=[?]" for place in range(1001))),
-        "The layout has 1,001 statements and places; it may have 1,000."
+        "The layout has 1,001 statements and places; the limit is 1,000."
         "\n  Try: match similar tensors with one pattern, `layers/*/mlp/w1` · split dimensions by rules.",
     ),
     (
         lambda: Layout(f"@{LONG}=[?]"),
-        f"`{'x' * 40}…` is 600 letters long; a name in a layout has at most 500.\n  Try: shorten it.",
+        f"`{'x' * 40}…` has 600 characters; a name in a layout has at most 500.\n  Try: shorten it.",
     ),
     (
         lambda: Layout({"batch": "+".join(f"a{place}" for place in range(9000))}),
@@ -65,7 +65,7 @@ WORDS = [
     (lambda: Sharding.parse("[data p2000]"), "[data p2000] has priority 2,000; 1,000 is the last.\n  Try: use 0, 1, 2, ...."),
     (
         lambda: Sharding.parse(f"[{'-, ' * 1000}-]"),
-        f"`[{'-, ' * 13}…` is 3,003 letters long; a sharding has at most 2,000.\n  Try: shorten it.",
+        f"`[{'-, ' * 13}…` has 3,003 characters; a sharding has at most 2,000.\n  Try: shorten it.",
     ),
     (
         lambda: PipelineSpec(4096, 4),
@@ -73,20 +73,20 @@ WORDS = [
     ),
     (
         lambda: PipelineSpec(64, 4096),
-        "64 stages x 4,096 micro-batches are 262,144 passes forward; a step may have 32,768."
+        "64 stages x 4,096 micro-batches are 262,144 forward passes; the limit is 32,768 per step."
         "\n  Try: make `micro_batches` 512 at most · make `stages` smaller.",
     ),
     (
         lambda: build("two_layer", batch=10**18),
-        "Model `two_layer`: `batch` is 10**18 or more; it can be 16,777,216 at most.\n  Try: take a smaller one · leave it out.",
+        "Model `two_layer`: `batch` is 10**18 or more; the maximum is 16,777,216.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("mnist", learning_rate=float("inf")),
-        "Model `mnist`: `learning_rate` is inf; it can be 1,000,000 at most.\n  Try: take a smaller one · leave it out.",
+        "Model `mnist`: `learning_rate` is inf; the maximum is 1,000,000.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("gpt", preset="x" * 5000),
-        "Model `gpt`: `preset` is 5,000 letters long; it can be 200 at most.\n  Try: take a smaller one · leave it out.",
+        "Model `gpt`: `preset` is 5,000 letters long; the maximum is 200.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("gpt", name="x"),
@@ -96,8 +96,7 @@ WORDS = [
     ),
     (
         lambda: trace(lambda x: x[:, None] * x, jax.ShapeDtypeStruct((1 << 30,), np.float32), name="outer"),
-        "`outer` makes a value of 1,073,741,824 x 1,073,741,824 float32, which is more than 1.00 EiB: more are not counted."
-        "\n  Try: make a dimension smaller.",
+        "`outer` creates a value of 1,073,741,824 x 1,073,741,824 float32; the limit is 1.00 EiB.\n  Try: make a dimension smaller.",
     ),
     (
         lambda: verify_gesture({"verb": "rename_axis", "name": "x" * 3000}),
@@ -171,7 +170,7 @@ def test_every_argument_that_counts_something_has_a_bound_and_published_models_a
         for name in counted:
             listed = kinds[name] is tuple
             verify_model(model.name, {name: [MOST[name]] if listed else MOST[name]})
-            with pytest.raises(DocumentError, match="at most"):
+            with pytest.raises(DocumentError, match="the maximum is"):
                 verify_model(model.name, {name: [MOST[name] + 1] if listed else MOST[name] + 1})
         for preset, config in model.presets.items():
             verify_model(model.name, {"preset": preset, **dataclasses.asdict(config)})

@@ -16,7 +16,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import EditGroup, OpenPlan, SetHardware, SetLayout
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.public_plan import Plan
-from workbench.session.journal.journal_content import RecordedEdit
+from workbench.session.journal_content import RecordedEdit
 
 PLAN = Plan(mlp(), "data:4 model:2", LAYOUT)
 SHARD = {"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}

@@ -172,7 +172,7 @@ def test_a_plan_of_a_program_that_only_this_process_has_is_read_with_that_progra
     edit = OpenPlan(Plan(known, "data:4", "batch:data"), "a link")
     record = edit_record(edit, known)
     assert parse_edit(record, known=known) == edit
-    with pytest.raises(DocumentError, match=r"The plan of the edit is of a program traced in another process"):
+    with pytest.raises(DocumentError, match=r"The plan of the edit is for a program traced in another process"):
         parse_edit(record)
     with pytest.raises(DocumentError) as caught:
         edit_record(edit)

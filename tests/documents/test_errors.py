@@ -51,7 +51,7 @@ TEXTS = [
     ),
     (
         named("no_such_module_here:build"),
-        "The program is `no_such_module_here:build`, and there is no module `no_such_module_here` here."
+        "The program is `no_such_module_here:build`, but there is no module `no_such_module_here` here."
         "\n  Try: start in the folder that holds no_such_module_here · put that folder on PYTHONPATH · install its package.",
     ),
     (
@@ -190,7 +190,7 @@ UNSAVED = [
     (Reference("tests.support.importable:does_not_say"), "is not declared to return a program", "-> wb.Program:"),
     (Reference("no_such_module_here:build"), "there is no module `no_such_module_here` here", "put that folder on PYTHONPATH"),
     (Reference("gtp"), "There is no model `gtp`", "did you mean `gpt`?"),
-    (Reference("gpt", {"layers": 0}), "it should be", "leave it out"),
+    (Reference("gpt", {"layers": 0}), "it should be", "omit it"),
 ]
 
 
@@ -199,7 +199,7 @@ def test_a_plan_that_could_not_be_opened_again_is_not_saved(reference, reason, w
     plan = Plan(program(name="mine", reference=reference), "data:2")
     with pytest.raises(DocumentError) as caught:
         plan.save(tmp_path / "mine.plan.json")
-    assert caught.value.message.startswith("`mine` cannot be saved, because it could not be reopened.")
+    assert caught.value.message.startswith("`mine` cannot be saved because it could not be reopened.")
     assert reason in caught.value.message
     assert way_out in " ".join(caught.value.ways_out)
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from workbench.cli.main import main
 from workbench.documents import hardware_entry
 from workbench.engine import attached_hardware, calibrate, kept_calibration
 from workbench.engine.spmd.calibrate import _enough_turns, _seconds_per_turn
-from workbench.engine.spmd.kept_calibration import keep_calibration
+from workbench.engine.spmd.kept_calibration import store_calibration
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -105,8 +105,8 @@ def test_a_report_without_hardware_is_of_the_attached_devices_once_they_are_meas
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     command = ["report", "--model", "two_layer", "--mesh", "data:1", "--planned"]
     assert main(command) == 0
-    assert "No time is predicted without hardware: add --hardware attached" in capsys.readouterr().err
-    keep_calibration(1, calibrate(tuple(jax.devices()[:1])))
+    assert "Step times need hardware: add --hardware attached" in capsys.readouterr().err
+    store_calibration(1, calibrate(tuple(jax.devices()[:1])))
     texts = []
     for options in ([], ["--hardware", "attached"]):
         assert main([*command, *options]) == 0
@@ -117,7 +117,7 @@ def test_a_report_without_hardware_is_of_the_attached_devices_once_they_are_meas
 
 def test_a_calibration_that_is_old_or_damaged_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
-    keep_calibration(1, calibrate(tuple(jax.devices()[:1])))
+    store_calibration(1, calibrate(tuple(jax.devices()[:1])))
     (path,) = (tmp_path / "calibrated").iterdir()
     assert kept_calibration(1).name == "cpu x 1, calibrated"
     os.utime(path, (0, 0))

@@ -187,7 +187,7 @@ def test_without_libtpu_the_way_out_is_to_install_it(monkeypatch):
 def test_a_chip_without_a_target_is_told():
     chip = replace(parse_hardware("TPU v5e 2x4").chip, name="abacus", target="")
     error = refused(plan(), replace(parse_hardware("TPU v5e 2x4"), chip=chip, name="8 abaci"))
-    assert error.message == "There is no compiler here for 8 abaci: its chip `abacus` names no target."
+    assert error.message == "There is no compiler for 8 abaci here: its chip `abacus` has no target."
 
 
 def test_a_mesh_of_another_size_than_the_slice_is_told_with_both_sizes(monkeypatch):

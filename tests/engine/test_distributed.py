@@ -22,9 +22,11 @@ pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 PROGRAM = """
 import json, sys
-from workbench.engine import execute, start_distributed
-start_distributed()
+from workbench.cli.main import main
+main(["run", sys.argv[1], "--steps", "3", "--check", "--json"])  # it joins the processes
+print("END OF COMMAND", flush=True)  # gloo prints more
 import jax
+from workbench.engine import execute
 from tests.support.run_programs import plan
 from tests.engine.test_distributed import pipelined
 from workbench.errors import EngineError
@@ -87,20 +89,25 @@ def run_two(*command):
     return ends
 
 
-def test_the_command_line_runs_a_saved_plan_under_the_launcher(tmp_path):
-    path = tmp_path / "mnist.plan.json"
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """The output of the command line and that of `PROGRAM`, of each of two processes."""
+    path = tmp_path_factory.mktemp("plan") / "mnist.plan.json"
     Plan(build("mnist"), "data:4 model:2", "batch:data; hidden:model").save(path)
-    first, second = run_two("-m", "workbench.cli", "run", str(path), "--steps", "3", "--check", "--json")
-    told = json.loads(first[0])
-    assert (told["processes"], told["devices"], told["shards_agree"], len(told["losses"])) == (2, 8, True, 3)
-    assert told["max_error"] < 1e-4
-    assert second[0] == ""  # process 0 speaks for all
+    return [out.split("END OF COMMAND\n") for out, *_ in run_two("-c", PROGRAM, str(path))]
 
 
 @pytest.fixture(scope="module")
-def told():
-    """What each of two processes says of `PROGRAM`."""
-    return [json.loads(out.splitlines()[-1]) for out, *_ in run_two("-c", PROGRAM)]
+def told(printed):
+    return [json.loads(text.splitlines()[-1]) for _, text in printed]
+
+
+def test_the_command_line_runs_a_saved_plan_under_the_launcher(printed):
+    (first, _), (second, _) = printed
+    told = json.loads(first)
+    assert (told["processes"], told["devices"], told["shards_agree"], len(told["losses"])) == (2, 8, True, 3)
+    assert told["max_error"] < 1e-4
+    assert second == ""  # process 0 speaks for all
 
 
 def test_two_processes_train_as_one_does(told):

@@ -291,8 +291,8 @@ def test_a_checkpoint_of_something_else_is_refused_before_anything_is_compiled(t
         assert not any(each.stage.startswith("compiling") for each in told)
 
     same = FleetModel("sgd", programs()["sgd"], 1, 2, CUTS["sgd"])
-    refused("is of another program or another partition", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
-    refused("is of another program or another partition", FleetModel("sgd", programs()["sgd"], 1, cuts=("layer_2",)))
+    refused("belongs to another program or partition", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
+    refused("belongs to another program or partition", FleetModel("sgd", programs()["sgd"], 1, cuts=("layer_2",)))
     arrays = max((tmp_path / "sgd").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-1])
@@ -335,14 +335,14 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: train_fleet(fleet("sgd", mini_batches=30, devices=1)), "The data of model `sgd` run out at mini-batch 41 of 60."),
+        (lambda: train_fleet(fleet("sgd", mini_batches=30, devices=1)), "The data of model `sgd` ends at mini-batch 41 of 60."),
         (lambda: FleetRun(fleet("sgd", devices=9)), "The fleet needs 9 devices; 8 are attached."),
         (lambda: fleet("sgd", "sgd"), "2 models are named `sgd`."),
         (lambda: fleet("sgd", policy="longest"), "There is no policy `longest`"),
-        (lambda: fleet("sgd", buffer=1.5), "A buffer of 1.5 is not a share of a device's memory."),
+        (lambda: fleet("sgd", buffer=1.5), "A buffer of 1.5 is not a share of device memory."),
         (lambda: fleet("sgd", spill="tape"), "State cannot be spilled to `tape`."),
         (lambda: fleet("sgd", spill="disk"), "State cannot be spilled to `disk` without a folder."),
-        (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is not a name for a model"),
+        (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is not a valid model name"),
         (lambda: FleetModel("a", programs()["sgd"], 0), "`mini_batches` of model `a` is 0; it should be a whole number from 1."),
         (lambda: Fleet(()), "The fleet has no models."),
     ],

@@ -50,8 +50,6 @@ def test_it_tells_schedule_and_units_carries_out_commands_and_ends_as_here():
         events.append(event)
         if isinstance(event, UnitDone) and event.model == "stopped" and event.done == 3:
             handle.send(StopModel("stoped"))
-            with handle._writing:
-                handle._write(b'{"command": "halt"}\n')
             handle.send(add_model_command(FleetModel("added", line(), 6)))
             handle.send(add_model_command(FleetModel("whole", line(), 6)))
             handle.send(StopModel("stopped"))
@@ -62,9 +60,8 @@ def test_it_tells_schedule_and_units_carries_out_commands_and_ends_as_here():
     assert events[-1] == TrainingDone(measured)
     schedule = next(each for each in events if isinstance(each, SchedulePredicted))
     assert (schedule.names, schedule.devices, len(schedule.predicted)) == (("stopped", "whole"), 2, steps + 40)
-    refused = {each.command and each.command.model: each.message for each in events if isinstance(each, CommandRefused)}
+    refused = {each.command.model: each.message for each in events if isinstance(each, CommandRefused)}
     assert refused["stoped"].startswith("There is no model `stoped`; there are")
-    assert refused[None].startswith("There is no command `halt`; there are `add`, `stop`, `leave`, `return`")
     assert "`whole`" in refused["whole"]
     assert 3 <= len(measured.losses["stopped"]) < steps
     here = train_fleet(Fleet((FleetModel("whole", line(), 40),), devices=1))

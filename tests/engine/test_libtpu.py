@@ -18,8 +18,9 @@ from tests.support.recorded import MEMORY as MEMORY_PARTS
 from tests.support.recorded import Answer, Record, sent_by_class
 from workbench.analysis.analyze import analyze
 from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, ranges_of
-from workbench.engine.partitioner import WarmWorker, partition_plan
 from workbench.engine.partitioner.libtpu_client import asks_libtpu
+from workbench.engine.partitioner.partitioner_client import WarmWorker
+from workbench.engine.partitioner.plan_partitioning import partition_plan
 from workbench.errors import PartitionError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

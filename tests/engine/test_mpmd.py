@@ -212,6 +212,7 @@ def test_a_run_measures_steps_losses_tasks_and_its_own_overhead():
     assert found.shards_agree
     assert len(found.tasks) == 2 * 2 * 2 + 2
     assert found.task_overhead < 0.01
+    assert found.predicted_seconds > 0
     assert [each.step for each in told if isinstance(each, StepDone)] == [1, 2, 3]
 
 

@@ -9,10 +9,11 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.partitioner_kills import Rounds
+from workbench import engine
 from workbench.core.mesh import Mesh
-from workbench.engine import partitioner
-from workbench.engine.partitioner import WarmWorker, partition_plan, partitioner_client, plan_partitioning, shared_worker, start_partition
-from workbench.engine.partitioner.partitioner_client import pack_question
+from workbench.engine.partitioner import partitioner_client, plan_partitioning
+from workbench.engine.partitioner.partitioner_client import WarmWorker, pack_question, shared_worker
+from workbench.engine.partitioner.plan_partitioning import partition_plan, start_partition
 from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -202,7 +203,7 @@ def test_only_so_many_answers_are_kept(warm, plan, own_cache, monkeypatch):
 
 def test_the_one_worker_of_this_process_answers_for_plans(plan):
     assert partition_plan(plan).collectives == plan.report("partitioned").partitioned.collectives
-    assert shared_worker() is partitioner.shared_worker()
+    assert shared_worker() is engine.shared_worker()
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.nightly)])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from workbench.engine.worker.pickling import _REGISTRY, _registration, dump_by_value
+from workbench.engine.worker.pickling import _registration, dump_by_value, jax_settings, pytree_registry
 from workbench.tracing import trace_training
 from workbench.tracing.layer_marks import layer
 
@@ -176,7 +176,7 @@ def test_a_dataclass_with_fields_left_out_is_registered_alike():
     jax.tree_util.register_dataclass(Counted, ["x"], [], drop_fields=["seen"])
     again = sent(Counted(1.0, seen=5))
     assert jax.tree.leaves(again) == [1.0]
-    register, arguments = _registration(Counted, _REGISTRY[Counted])
+    register, arguments = _registration(Counted, pytree_registry()[Counted])
     assert (register.__name__, arguments) == ("_register_dataclass", (("x",), (), ("seen",)))
 
 
@@ -196,3 +196,20 @@ def test_a_function_with_a_derivative_of_its_own_keeps_it():
     clipped.__module__ = "__main__"  # as that of a notebook: sent by value
     found = jax.grad(lambda x: 3 * sent(clipped)(x).sum())(jnp.arange(4.0))
     assert (found == jax.grad(lambda x: 3 * clipped(x).sum())(jnp.arange(4.0))).all()
+
+
+def test_the_settings_of_jax_are_sent_by_a_process_that_has_imported_it():
+    with jax.default_matmul_precision("float32"):
+        assert jax_settings()["jax_default_matmul_precision"] == "float32"
+    assert jax_settings()["jax_default_matmul_precision"] is None
+
+
+def test_a_process_without_jax_pickles_functions_and_sends_no_settings_and_imports_nothing_for_it():
+    code = (
+        "import sys; from functools import partial\n"
+        "from workbench.cli.serve_command import _first_plan; from workbench.engine.worker.pickling import jax_settings, sendable\n"
+        "assert len(sendable((partial(_first_plan, None), lambda: 1), '', '')) > 100\n"
+        "print(jax_settings(), 'jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "{} False\n"

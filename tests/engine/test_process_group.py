@@ -102,7 +102,7 @@ import os, queue, sys, time
 from workbench.engine.worker.worker_main import _listen
 if os.fork() == 0:
     time.sleep(600)
-_listen(sys.stdin.buffer, queue.SimpleQueue(), sys.stdout)
+_listen(sys.stdin.buffer, queue.SimpleQueue())
 """
 
 

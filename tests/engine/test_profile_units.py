@@ -49,7 +49,7 @@ def test_data_that_are_not_there_are_told_of_the_model():
 
     empty = replace(program, step=replace(program.step, feed=nothing), name="empty")
     fleet_rehearsal._profile_case.cache_clear()  # models like this one may have been rehearsed in an earlier test
-    with pytest.raises(FleetError, match=r"The data of model `a` run out at mini-batch 1 of 4\."):
+    with pytest.raises(FleetError, match=r"The data of model `a` ends at mini-batch 1 of 4\."):
         FleetRun(Fleet((FleetModel("a", empty, 4, cuts=CUTS["sgd"]),), devices=1))
 
 

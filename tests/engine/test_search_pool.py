@@ -1,11 +1,14 @@
 """The pool that answers a search, with workers that do as they are told: order, who answers what, and what comes of a death."""
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 
 import pytest
 
-from workbench.engine.search import choose_answerer, open_answerer
+from workbench.engine.search import choose_answerer
+from workbench.engine.search.choose_answerer import open_answerer
 from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool, _Asked
 from workbench.errors import EngineError
 from workbench.models import build
@@ -267,3 +270,9 @@ def test_numbers_of_workers_that_cannot_be_are_said(evaluator, workers, cluster,
     with pytest.raises(EngineError) as caught:
         open_answerer(evaluator, workers, cluster)
     assert str(caught.value) == text
+
+
+def test_a_worker_lowers_its_priority_before_it_imports_jax():
+    """Otherwise it competes for a second with the first plans of the search, which are made in this process."""
+    code = "import sys, workbench.engine.search.search_process; print('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from workbench.core.child_process import decode_message, encode_message
 from workbench.engine import prepare_searches, start_searches
 from workbench.engine.search.serve_searches import SearchServer, UpdateSender, serve_searches
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS
 from workbench.engine.worker.worker_process import SEARCH_STANDBY, STANDBY, standby_for
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
@@ -80,13 +80,20 @@ def test_a_round_that_takes_long_is_followed_by_the_same_state_with_the_time_tha
     monkeypatch.setattr("workbench.engine.search.serve_searches.EVERY", 0.01)
     sent: queue.SimpleQueue = queue.SimpleQueue()
     found = (searched[-1].state.front.entries[0],)
-    with UpdateSender(5, sent.put, lambda: found) as updates:
+    with UpdateSender(5, sent.put, dict(found)) as updates:
         updates.show(searched[-1].state)
         first, second = (sent.get(timeout=60).update for _ in range(2))
     assert (first.number, first.found, first.state) == (5, found, searched[-1].state)
     assert second.found == ()
     assert second.state.elapsed > first.state.elapsed
     assert second.state.front == first.state.front
+
+
+def test_the_first_plan_does_not_count_towards_the_time_limit(space):
+    """In a new process it waits for imports and compilations, on a busy machine for longer than the limit."""
+    last = answers_to(space, search_of(space, within=0.0))[-1].update
+    assert (last.state.ending, last.state.elapsed, last.state.evaluated) == ("out of time", 0.0, 1)
+    assert len(last.state.front) == 1
 
 
 def test_without_a_plan_the_last_update_has_the_clash(space):
@@ -135,9 +142,9 @@ def test_what_a_search_refuses_is_an_event(space):
 def test_messages_are_what_they_were_after_the_pipe(space):
     request = search_of(space)
     events = answers_to(space, request)
-    assert COMMANDS.decode(COMMANDS.encode(request)) == request
+    assert decode_message(encode_message(request)) == request
     for event in events:
-        assert EVENTS.decode(EVENTS.encode(event)) == event
+        assert decode_message(encode_message(event)) == event
 
 
 def test_a_server_that_nobody_asks_ends(plan, space, monkeypatch):

@@ -27,7 +27,7 @@ CASES = [  # model, layers, mesh, layout, pipeline
 ]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("model", "layers", "mesh", "layout", "pipeline"), CASES, ids=[f"{case[0]} {case[4]}" for case in CASES])
 def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, mesh, layout, pipeline):
     """The order of the instructions does not tell that a stage far slower than the next, as the U-Net's first is, has the next gradient on

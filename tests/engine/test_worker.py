@@ -6,15 +6,16 @@ import os
 import re
 import resource
 import signal
+import tempfile
 import time
 
 import jax.numpy as jnp
 import pytest
 
 from tests.support.run_programs import batch_of, loss, plan
+from workbench.core.child_process import file_for_last_words
 from workbench.core.operating_system import try_lock
 from workbench.engine import run_plan, start_compile, start_run
-from workbench.engine.worker import worker_process
 from workbench.errors import EngineError
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, StepDone
@@ -186,16 +187,16 @@ def test_where_nothing_can_be_written_the_last_words_of_a_worker_are_kept_in_mem
     def fails():
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr(worker_process.tempfile, "TemporaryFile", fails)
+    monkeypatch.setattr(tempfile, "TemporaryFile", fails)
     if hasattr(os, "memfd_create"):
-        with worker_process.file_for_last_words() as file:
+        with file_for_last_words() as file:
             file.write(b"words")
         monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(EngineError) as caught:
         start_run(plan())
     assert str(caught.value) == (
         "A worker process needs a temporary file, and none can be written: No usable temporary directory found in ['/tmp'].\n"
-        "  Try: make room on the disk · set TMPDIR to a folder in which you may write."
+        "  Try: free space on the disk · set TMPDIR to a folder in which you may write."
     )
 
 

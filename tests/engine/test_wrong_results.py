@@ -52,12 +52,14 @@ def test_the_report_names_operation_line_version_and_what_to_write_instead():
     plan = KNOWN[1].plan()
     (note,) = notes_of(plan)
     line = next(op.source for op in plan.program.operations if op.path == note.subject)
-    known = "" if jax.__version__ == "0.10.2" else " This is known of JAX 0.10.2; check a run with `check=True`."
+    is_known = jax.__version__ == "0.10.2"
+    computes = "computes" if is_known else "may compute"
+    known = "" if is_known else " This is known of JAX 0.10.2; check a run with `check=True`."
     assert note.message == (
-        f"XLA of JAX {jax.__version__} computes a wrong result for this convolution ({line}). Its 16 feature groups, such as the gradients "
-        "of 16 samples' kernels under `vmap`, are sharded over `a` and `b`, which are all devices, and XLA puts their shards in the wrong "
-        f"places.{known} Compute the gradients with `jax.lax.map` instead of `vmap`, write the convolution as a matrix product of "
-        "`jax.lax.conv_general_dilated_patches`, or shard the groups over some of the mesh axes only."
+        f"XLA of JAX {jax.__version__} {computes} a wrong result for this convolution ({line}). Its 16 feature groups, such as the "
+        "gradients of 16 samples' kernels under `vmap`, are sharded over `a` and `b`, which are all devices, and XLA puts their shards in "
+        f"the wrong places.{known} Compute the gradients with `jax.lax.map` instead of `vmap`, write the convolution as a matrix product "
+        "of `jax.lax.conv_general_dilated_patches`, or shard the groups over some of the mesh axes only."
     )
     assert line.startswith("known_wrong_results.py:")
     assert [str(edit) for edit in note.edits] == ["n → a"]

@@ -99,7 +99,7 @@ def test_a_plan_is_for_the_question_that_it_is_about():
 
 
 WRONG = {
-    "is JSON, but not a document of an exercise": {"format": "other"},
+    "is JSON, but not an exercise": {"format": "other"},
     "is of version 2; this workbench reads up to version 1.": document(version=2),
     "'questions' is a required property": {key: value for key, value in document().items() if key != "questions"},
     "at `$.questions[0].goals[0].goal`, 'fit' is not one of ": with_question(0, goals=[{"goal": "fit"}]),

@@ -118,9 +118,9 @@ def test_the_command_writes_what_gradescope_reads(folder, capsys):
     ("arguments", "said"),
     [
         ([], "There is nothing to grade."),
-        (["a", "b", "--format", "gradescope"], "Gradescope reads the result of one submission."),
+        (["a", "b", "--format", "gradescope"], "Gradescope accepts the result of one submission."),
         (["a", "--question", "splt"], "There is no question `splt` in `one_product`"),
-        (["--answer", "which"], "`which` names no question."),
+        (["--answer", "which"], "`which` does not name a question."),
         (["--answer", "which=J", "-o", "/none/there"], "`/none/there` cannot be written: No such file or directory."),
     ],
 )

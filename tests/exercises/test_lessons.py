@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.remat import Remat
-from workbench.exercises import Exercise, PlanQuestion, verify_exercise
+from workbench.exercises import ChoiceQuestion, Exercise, PlanQuestion, verify_exercise
 from workbench.exercises.exercise import read_document
 
 pytestmark = pytest.mark.compile
@@ -72,3 +72,17 @@ def test_wrong_answers_are_refused_with_what_helps(name, question):
         verdict = asked.check(as_answer(asked, each["answer"]))
         assert not verdict, each
         assert each["says"] in str(verdict), f"{each['answer']}: {verdict}"
+
+
+def test_a_choice_accepts_every_text_that_it_ever_had():
+    """Students' answers are stored, some by the text of a choice. A changed text goes to `formerly`; choices are never reordered."""
+    recorded = json.loads((LESSONS.parent / "tests" / "golden" / "choice_texts.json").read_text(encoding="utf-8"))
+    choices = {name: {each.name: each for each in load(name).questions if isinstance(each, ChoiceQuestion)} for name in NAMES}
+    for name, questions in recorded.items():
+        for question, texts in questions.items():
+            read = [[choices[name][question].read(text) for text in one] for one in texts]
+            assert read == [[{number}] * len(one) for number, one in enumerate(texts, 1)], (name, question)
+    current = {name: {key: [each.text for each in question.choices] for key, question in found.items()} for name, found in choices.items()}
+    assert {name: found for name, found in current.items() if found} == {
+        name: {question: [one[-1] for one in texts] for question, texts in questions.items()} for name, questions in recorded.items()
+    }, "add the new texts to tests/golden/choice_texts.json"

@@ -20,7 +20,7 @@ from workbench.exercises import (
     StepWithin,
     Variant,
 )
-from workbench.exercises.number_question import ALL_MISTAKES, recognise
+from workbench.exercises.number_question import ALL_MISTAKES, explain_mistake
 from workbench.exercises.plan_figures import format_quantity, parse_quantity
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -61,7 +61,7 @@ def test_a_plan_of_something_else_is_no_answer():
         "It is for TPU v5e 4x4, but the question needs TPU v5e 2x4.",
     )
     assert one.check(PRODUCT.updated(mesh="x:8", hardware="TPU v5e 2x4")).reasons == (
-        "It is a plan of `einsum`, where one of `two-layer` with the same sizes is required.",
+        "It is a plan for `einsum`; a plan for `two-layer` with the same sizes is required.",
     )
 
 
@@ -141,14 +141,14 @@ def test_a_number_without_its_unit_is_told_how_to_write_it():
 @pytest.mark.parametrize("mistake", ALL_MISTAKES, ids=lambda each: f"{each.factor:.4g} {each.units}")
 def test_each_usual_mistake_is_recognised_and_the_right_answer_is_none(mistake):
     unit = mistake.units[0] if mistake.units else "count"
-    assert recognise(0.7 * mistake.factor, 0.7, unit, 0.02) == mistake.hint
-    assert not recognise(0.7 * 17.3, 0.7, unit, 0.02)
+    assert explain_mistake(0.7 * mistake.factor, 0.7, unit, 0.02) == mistake.hint
+    assert not explain_mistake(0.7 * 17.3, 0.7, unit, 0.02)
 
 
 def test_the_rest_of_a_share_is_recognised():
-    assert recognise(0.7, 0.3, "share", 0.02).startswith("That is the complement")
-    assert recognise(-0.3, 0.3, "share", 0.02) == "The sign is wrong."
-    assert not recognise(0.3, 0.0, "share", 0.02)
+    assert explain_mistake(0.7, 0.3, "share", 0.02).startswith("That is the complement")
+    assert explain_mistake(-0.3, 0.3, "share", 0.02) == "The sign is wrong."
+    assert not explain_mistake(0.3, 0.0, "share", 0.02)
 
 
 CHOICES = ChoiceQuestion("which", "Which?", (Choice("A", True), Choice("B", why="B is summed."), Choice("C", True)))
@@ -212,7 +212,22 @@ def test_a_question_without_a_right_choice_is_an_error():
 
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
-    [("16 KiB", "bytes", 16384), ("1,024", "bytes", 1024), ("2.5 ms", "seconds", 2.5e-3), ("12.5%", "share", 0.125), ("3e9", "count", 3e9)],
+    [
+        *(
+            ("16 KiB", "bytes", 16384),
+            ("1,024", "bytes", 1024),
+            ("2.5 ms", "seconds", 2.5e-3),
+            ("3e9", "count", 3e9),
+            ("4 devices", "count", 4),
+        ),
+        *(("12.5%", "share", 0.125), ("12 per cent", "share", 0.12), ("0.5 of the time", "share", 0.5)),
+    ],
 )
 def test_a_quantity_is_read_as_people_write_it(text, unit, value):
     assert parse_quantity(text, unit) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("text", "unit"), [("5 bananas", "share"), ("5 k", "share"), ("bananas", "count"), ("5 bananas", "seconds")])
+def test_text_that_is_no_quantity_of_the_unit_is_rejected(text, unit):
+    with pytest.raises(WorkbenchError, match=f"`{text}` is not"):
+        parse_quantity(text, unit)

@@ -44,7 +44,7 @@ def test_a_variant_that_the_start_does_not_divide_is_told_whole():
     assert str(raised.value) == (
         "`one_product` has goals that no answer can meet:\n"
         "  - Question `split`, its variant 2 (with batch=4092): `x: float32[batch=4092, io=1024]`: the layout puts `batch` (4092) on mesh "
-        "axis `all` (8), and 4092 % 8 = 4. JAX requires equal parts. Every answer would be refused there.\n"
+        "axis `all` (8), and 4092 % 8 = 4. JAX requires equal parts. Every answer would be rejected for it.\n"
         "  Try: choose sizes of that variant that fit the start's layout `batch:all` · start from a plan with fewer statements · make the "
         "parts 6 or 11 · pad `batch` to 4096 · leave `batch` whole."
     )
@@ -109,4 +109,4 @@ def test_the_command_checks_an_exercise(tmp_path, capsys):
     assert main(["grade", str(path), "--check"]) == 1
     assert "Question `split`, its variant 1 (on z:3): The mesh has no axis `z`; there are `x`, `y`." in capsys.readouterr().err
     assert main(["grade", str(path), "--check", "--answer", "which=J"]) == 1
-    assert "--check is about the exercise" in capsys.readouterr().err
+    assert "--check checks the exercise and grades no answers" in capsys.readouterr().err

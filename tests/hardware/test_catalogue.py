@@ -16,10 +16,9 @@ from workbench.hardware.catalogue import (
     machines,
     parse_hardware,
 )
-from workbench.hardware.catalogue_entry import SHIPPED_FILE
+from workbench.hardware.catalogue_entry import SHIPPED_FILE, Torus
 from workbench.hardware.hardware import AxisTopology
 from workbench.hardware.hardware_text import catalogue_text, hardware_text
-from workbench.hardware.interconnect import Torus
 
 ENTRIES = tuple(load_catalogue().entries.values())
 TABLES = tomllib.loads(SHIPPED_FILE.read_text(encoding="utf-8"))
@@ -208,7 +207,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         (OWN.replace("bfloat16 = 100e12", ""), "`flops` needs a rate above 0"),
         (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate must be more than 0"),
         (OWN.replace("rank = 1", "rang = 1"), "rang"),
-        (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; it is dollars an hour, more than 0, or left out"),
+        (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; give dollars per hour above 0, or omit it"),
         (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
         ("x = 1", "cannot be used"),
         (OWN.replace("rank = 1", "rank = 1000000000"), "`rank` is 1000000000; it is a whole number from 1 to 3"),
@@ -224,7 +223,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         ("x = " + "9" * 5000, "a whole number has more than 40 digits"),
         ("x = [" + "1," * 200_000 + "]", "has more than 100,000 entries"),
         ("".join(f"[t{n}]\n" for n in range(60_000)), "has more than 100,000 entries"),
-        ("x = '" + "a" * (1 << 20) + "'", "is no hardware file: it has more than 1,048,576 characters"),
+        ("x = '" + "a" * (1 << 20) + "'", "is not a hardware file: it has more than 1,048,576 characters"),
     ],
 )
 def test_an_own_file_that_is_wrong_says_where(tmp_path, text, says):

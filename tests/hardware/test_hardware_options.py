@@ -106,7 +106,7 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
     [
         (
             "8 H100, fast",
-            "There is no option `fast` of hardware; after a comma: `node=200 Gb/s` (the speed of a link), "
+            "Hardware has no option `fast`; the options after a comma are `node=200 Gb/s` (the speed of a link), "
             "`eager` (eager PyTorch; "
             "or `CUDA graphs`), `no reshard` (option of eager, such as `no prefetch` and `async TP`), `2.5 $/h` (the price of a chip).\n"
             '  Try: write "8 H100".',
@@ -194,7 +194,7 @@ def test_a_price_that_is_not_known_is_asked_for():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("8 H100, 0 $/h", "A chip for 0 $/h: a price is more than 0.\n  Try: leave it out."),
+        ("8 H100, 0 $/h", "A chip for 0 $/h: a price must be more than 0.\n  Try: leave it out."),
         (
             "8 H100, 2 $ a day",
             '`2 $ a day` is not a price: write US dollars per chip and hour.\n  Try: write "2.5 $/h".',

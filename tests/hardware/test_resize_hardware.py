@@ -34,7 +34,7 @@ def test_it_is_joined_as_it_is_sold(kind, devices, name):
     ("kind", "devices", "text"),
     [
         ("H100", 12, "12 H100 do not fill nodes of 8; 12 % 8 = 4.\n  Try: take 8 or 16 devices."),
-        ("TPU v3", 7, "A chip of TPU v3 is 2 devices; 7 are no whole chips.\n  Try: take an even number."),
+        ("TPU v3", 7, "A chip of TPU v3 has 2 devices; 7 devices are not a whole number of chips.\n  Try: take an even number."),
         ("H100", 0, "0 devices cannot hold a plan.\n  Try: write 1 or more devices."),
     ],
 )

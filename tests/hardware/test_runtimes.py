@@ -34,7 +34,7 @@ def test_every_switch_is_read_back_and_changes_the_runtime(switch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("TPU v5e 2x4, eager", "TPU v5e runs what XLA compiles; `eager` is a runtime of GPUs.\n  Try: leave it out."),
+        ("TPU v5e 2x4, eager", "TPU v5e runs XLA programs only; `eager` is a runtime for GPUs.\n  Try: leave it out."),
         ("8 H100, no reshard", '`no reshard` is an option of a runtime other than XLA.\n  Try: write "8 H100, eager, no reshard".'),
     ],
 )

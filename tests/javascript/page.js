@@ -123,6 +123,10 @@ class FakeElement {
       return attribute.startsWith("data-") ? attribute.slice(5) in this.dataset : attribute in this.attributes;
     });
   }
+  /** @param {string} selector compounds, of which one is enough @returns {FakeElement | null} */
+  closest(selector) {
+    return selector.split(", ").some((way) => this.matches(way)) ? this : this.parentElement?.closest(selector) ?? null;
+  }
   /** @param {string[]} within compounds, each somewhere around the one behind it, the last around this element @returns {boolean} */
   isWithin(within) {
     const around = this.parentElement;

@@ -28,7 +28,7 @@ MODELS = {
 }
 BATCHES = {
     "conformer": synthetic_data.speech(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
-    "t5": t5.continuations(WORDS),
+    "t5": t5.passage_batches(WORDS),
     "unet": synthetic_data.scans(SCANS.batch, SCANS.size, 1, SCANS.classes),
 }
 
@@ -75,7 +75,7 @@ def test_layers_apart_have_the_loss_and_gradients_of_scanned_ones(name):
 
 
 def test_a_token_written_does_not_see_those_after_it():
-    params, batch = t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS)(0)
+    params, batch = t5.init(jax.random.key(0), WORDS, scan=True), t5.passage_batches(WORDS)(0)
     changed = batch["tokens"].copy()
     changed[:, 9] = (changed[:, 9] + 1) % 256
     run = jax.jit(lambda source, tokens: t5.apply(params, source, tokens, WORDS))

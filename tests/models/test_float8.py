@@ -16,9 +16,9 @@ from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import PRESETS
 from workbench.models.decoder.decoder_layouts import LAYOUTS
 from workbench.models.decoder.decoder_weights import init
-from workbench.models.layers.float8_products import SCALINGS, product_by, scaled_einsum
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
+from workbench.tracing.jaxpr.float8_products import SCALINGS, product_by, scaled_einsum
 
 pytestmark = pytest.mark.compile
 

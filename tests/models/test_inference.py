@@ -189,7 +189,7 @@ def test_a_prompt_longer_than_its_cache_is_refused():
     assert caught.value.message == (
         "`seq` is 64 and `context` 32; the cache has a place for every token of the prompt, so `context` is `seq` or more."
     )
-    with pytest.raises(DocumentError, match="its sequences are in 3 `token_groups` of as many"):
+    with pytest.raises(DocumentError, match="3 `token_groups` of equal size"):
         build("mixture_decode", token_groups=3)
 
 
@@ -199,3 +199,42 @@ def test_the_layouts_of_the_training_model_carry_over():
     held = {each.tensor.path: each.local_shape for each in report.arguments}
     assert held["cache/layers/key"] == (2, 64, 1, 8, 8)
     assert {each.kind for each in report.collectives} == {"all-reduce"}
+
+
+@pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
+def test_copies_of_heads_of_keys_and_values_give_the_same_logits(scan):
+    found = []
+    for copies in (1, 4):
+        config = replace(decoder_inference.PRESETS["tiny"], kv_heads=2, q_per_kv=4, layers=2, kv_copies=copies)
+        step = partial(decoder_inference.decode, decoder_inference.make_params(jax.random.key(0), config, scan=scan))
+        cache = decoder_inference.make_cache(config, scan=scan)
+        for number in range(2):
+            cache, logits = step(cache, {"tokens": jnp.arange(config.batch) + number}, config.architecture)
+        found.append(logits)
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
+def test_copies_of_heads_of_keys_and_values_train_as_the_heads_do(scan):
+    config = replace(decoder_inference.PRESETS["tiny"].architecture, kv_heads=2, q_per_kv=4, biases=True)
+    found = []
+    for copies in (1, 2):
+        copied = replace(config, kv_copies=copies)
+        step = decoder.training_step(copied, scan=scan).step
+        batch = dict(zip(("targets", "tokens"), step.feed(0), strict=True))
+        loss, gradient = jax.value_and_grad(decoder.make_loss(copied))(decoder_weights.init(jax.random.key(0), copied, scan=scan), batch)
+        found.append((loss, decoder_weights.copy_kv_heads(gradient, 2 // copies)))
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), *found)
+
+
+def test_a_training_step_has_more_devices_than_heads_of_keys_and_values():
+    config = replace(decoder_inference.PRESETS["tiny"].architecture, kv_heads=2, q_per_kv=4, kv_copies=2)
+    report = Plan(decoder.training_step(config), "model:4", "kv_heads:model; d_ff:model").report()
+    layer = config.d_model * 2 * config.d_head * 4  # float32 bytes of the key and the value of one head
+    copies = [each for each in report.collectives if each.path.endswith("reduce_sum") and "layers" in each.path]
+    assert [(each.kind, each.payload, each.count) for each in copies] == [("all-reduce", layer, config.layers)]
+
+
+def test_copies_that_do_not_share_the_queries_are_refused():
+    with pytest.raises(DocumentError, match="`kv_copies` is 3 and `q_per_kv` 8; each copy of a head of keys serves as many"):
+        build("decoder_decode", preset="llama3-70b", kv_copies=3)

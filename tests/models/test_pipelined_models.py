@@ -31,14 +31,14 @@ GPIPE = {"18-208": 82, "18-416": 318, "18-544": 542, "36-544": 1050, "72-512": 1
 @pytest.mark.parametrize("size", TORCHGPIPE)
 def test_amoebanets_have_torchgpipes_parameters_and_gpipes_within_three_percent(size):
     """torchgpipe's table of memory says 81.5M, 319.0M, 542.7M, 1.06B, 1.84B; GPipe's table 1 writes 1.8B for the last."""
-    millions = amoebanet_weights.parameters(amoebanet_config.PRESETS[f"gpipe-{size}"]) / 1e6
+    millions = amoebanet_config.PRESETS[f"gpipe-{size}"].parameters / 1e6
     assert float(f"{millions:.4g}") == pytest.approx(TORCHGPIPE[size], abs=0.06)
     assert millions == pytest.approx(GPIPE[size], rel=0.03)
 
 
 @pytest.mark.parametrize(("size", "billions"), [("6-72", 0.3622), ("11-128", 2.21), ("24-128", 4.99), ("24-160", 7.80), ("48-160", 15.82)])
 def test_u_nets_have_torchgpipes_parameters(size, billions):
-    assert deep_unet.parameters(deep_unet_config.PRESETS[f"torchgpipe-{size}"]) / 1e9 == pytest.approx(billions, abs=0.005)
+    assert deep_unet_config.PRESETS[f"torchgpipe-{size}"].parameters / 1e9 == pytest.approx(billions, abs=0.005)
 
 
 @pytest.mark.parametrize(("layers", "millions"), [(3, 282.2), (13, 785.8), (103, 5300), (415, 21000), (1663, 83900)])
@@ -50,7 +50,7 @@ def test_the_deep_transformers_have_gpipes_parameters(layers, millions):
 def test_the_formula_counts_the_parameters_that_are_made(model, config):
     sizes = config.PRESETS["tiny"]
     made = jax.tree.leaves(jax.eval_shape(lambda: model.init(jax.random.key(0), sizes)))
-    assert sum(leaf.size for leaf in made) == model.parameters(sizes)
+    assert sum(leaf.size for leaf in made) == sizes.parameters
 
 
 @cache
@@ -103,10 +103,10 @@ def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        ("amoebanet", {"cells": 20}, "`cells` is 20; they stand in 3 groups of as many."),
+        ("amoebanet", {"cells": 20}, "`cells` is 20; they form 3 groups of equal size."),
         ("amoebanet", {"size": 48}, "`size` is 48; the network halves it 5 times, and 32 does not divide it."),
         ("deep_unet", {"size": 18}, "`size` is 18; 2 levels halve it 2 times, and 4 does not divide it."),
-        ("deep_unet", {"convolutions": 1}, "A level has one convolution; it needs one to enter and one to leave."),
+        ("deep_unet", {"convolutions": 1}, "A level has one convolution; it needs at least two, one to enter and one to leave."),
     ],
 )
 def test_sizes_that_cannot_be_are_refused_with_those_near_them(model, arguments, message):

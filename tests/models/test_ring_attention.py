@@ -120,6 +120,14 @@ def test_keys_and_values_go_around_once_forward_and_with_their_gradients_once_ba
         assert not {each.kind for each in sent if "context" in each.axes} & {"all-to-all", "all-gather"}
 
 
+@pytest.mark.parametrize("fused", ["", "attention"])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_scores_are_sharded_by_queries_so_that_none_are_exchanged(queries, fused):
+    config = replace(TINY, kv_heads=8 // queries, q_per_kv=queries, fused=fused)
+    sent = Plan(decoder.training_step(config), "data:2 context:4", "batch:data; seq:context", hardware="8 H100").report().collectives
+    assert {each.kind for each in sent} == {"all-gather", "reduce-scatter", "all-reduce"}
+
+
 def long_plan(hardware, ring):
     """A layer of Llama-3 8B on sequences of 131,072 tokens over eight devices."""
     sizes = {"d_model": 4096, "kv_heads": 8, "q_per_kv": 4, "d_head": 128, "d_ff": 14336, "seq": 131072, "batch": 1}

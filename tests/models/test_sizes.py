@@ -158,24 +158,24 @@ def test_the_mixture_of_glam_is_the_one_that_gspmds_successor_measured():
 def test_the_formula_counts_the_conformers_parameters_too(preset, scan):
     config = conformer_config.PRESETS[preset]
     made = jax.eval_shape(lambda key: conformer.init(key, config, scan=scan), jax.random.key(0))
-    assert count(made) == conformer.parameters(config)
+    assert count(made) == config.parameters
 
 
 def test_the_conformer_of_bigssl_has_the_published_parameters():
     """Wang et al. 2023, table 1: BigSSL_10B has 10.4B."""
-    assert round(conformer.parameters(conformer_config.PRESETS["bigssl-10b"]) / 1e9, 1) == 10.4
+    assert round(conformer_config.PRESETS["bigssl-10b"].parameters / 1e9, 1) == 10.4
 
 
 @pytest.mark.parametrize("preset", unet_config.PRESETS)
 def test_the_formula_counts_the_unets_parameters_too(preset):
     config = unet_config.PRESETS[preset]
     made = jax.eval_shape(lambda key: unet.init(key, config), jax.random.key(0))
-    assert count(made) == unet.parameters(config)
+    assert count(made) == config.parameters
 
 
 def test_the_unet_of_its_paper_has_the_published_parameters():
     """Cicek et al. 2016, section 2: 19,069,955 in total: the kernels, and a bias for every channel that a convolution makes."""
-    assert unet.parameters(unet_config.PRESETS["cicek-2016"]) == 19_069_955
+    assert unet_config.PRESETS["cicek-2016"].parameters == 19_069_955
 
 
 @pytest.mark.parametrize("scan", [True, False])
@@ -183,13 +183,13 @@ def test_the_unet_of_its_paper_has_the_published_parameters():
 def test_the_formula_counts_the_parameters_of_t5_too(preset, scan):
     config = t5_config.PRESETS[preset]
     made = jax.eval_shape(lambda key: t5.init(key, config, scan=scan), jax.random.key(0))
-    assert count(made) == t5.parameters(config)
+    assert count(made) == config.parameters
 
 
 @pytest.mark.parametrize(("preset", "published"), [("t5-base", 220e6), ("t5-11b", 11e9)])
 def test_t5_has_the_parameters_of_its_paper(preset, published):
     """Raffel et al. 2020, sections 3.1.2 and 3.7: about 220 million and 11 billion."""
-    assert float(f"{t5.parameters(t5_config.PRESETS[preset]):.2g}") == published
+    assert float(f"{t5_config.PRESETS[preset].parameters:.2g}") == published
 
 
 def test_the_layers_of_the_large_t5_hold_the_published_parameters():

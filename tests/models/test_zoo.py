@@ -84,6 +84,7 @@ LARGE = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("model", "preset"), LARGE)
 def test_the_large_presets_become_programs_without_being_allocated(model, preset):
     program = build(model, preset=preset)
@@ -98,7 +99,7 @@ def names(those) -> str:
 
 WRONG = [
     (("transformer", {}), "There is no model `transformer`; there are " + names(model.name for model in ALL_MODELS)),
-    (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`."),
+    (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`, `optimizer`."),
     (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are " + names(gpt_config.PRESETS)),
     (("gpt", {"layers": 0}), "Model `gpt`: `layers` is '0'; it should be a whole number from 1."),
     (("gpt", {"scan": 1}), "Model `gpt`: `scan` is '1'; it should be true or false."),

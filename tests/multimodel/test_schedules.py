@@ -176,7 +176,7 @@ def test_a_decision_is_made_in_less_than_a_millisecond():
         (lambda: simulate([], 2, LRTF), "The fleet has no models."),
         (lambda: simulate([*of_length(2), *of_length(2)], 2, LRTF), "2 models are named `a`."),
         (lambda: simulate(of_length(2), 0, LRTF), "There are 0 devices to train on."),
-        (lambda: simulate(of_length(2), 40_960, LRTF), "40,960 devices are 10 times what a fleet is simulated on, 4,096 at most."),
+        (lambda: simulate(of_length(2), 40_960, LRTF), "40,960 devices are 10 times the limit of a fleet simulation, 4,096."),
         (lambda: policy_named("sharded-lrft"), "There is no policy `sharded-lrft`"),
         (lambda: Job("a", ()), "Model `a` has 0 units, 1 mini-batches, 1 epochs."),
         (lambda: chain("a", (-1.0,)), "A unit of model `a` has a negative duration."),

@@ -5,7 +5,7 @@ import pytest
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
 from workbench.models import build
-from workbench.pipeline.block_layouts import laid_network, tasks_of
+from workbench.pipeline.block_layouts import lay_out_network, tasks_of
 from workbench.pipeline.estimate_block_cost import make_stage_context, place_results
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.stage_bytes import handed_bytes, value_bytes
@@ -49,7 +49,7 @@ def test_a_value_between_blocks_propagates_in_the_round_that_made_it_so(scan):
     plan, _ = laid_out(RECIPES[2], program=decoder(scan=scan))
     staged = staged_program(plan)
     stage = make_stage_context(staged)
-    laid = dict(zip(staged.network.paths, laid_network(stage, staged.network), strict=True))
+    laid = dict(zip(staged.network.paths, lay_out_network(stage, staged.network), strict=True))
     assert laid["layers/1"].outputs == (Sharding.parse("[-, model p1, -]"),)
     assert laid["embedding"].outputs == laid["layers/1"].outputs
     assert laid["layers/2"] is laid["layers/1"] is laid["layers/0"]

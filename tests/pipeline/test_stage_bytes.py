@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from workbench.pipeline.estimate_block_cost import BlockCost, TaskBytes, TogetherBytes
-from workbench.pipeline.stage_bytes import keeping_at_work, local_value_bytes, recomputing_at_work
+from workbench.pipeline.stage_bytes import bytes_keeping_residuals, bytes_recomputing, local_value_bytes
 
 TILE = (8, 128)
 
@@ -31,14 +31,17 @@ def test_a_value_that_cannot_be_shared_so_takes_its_even_part():
 
 def test_a_stage_that_recomputes_holds_what_blocks_before_keep_as_one_program():
     """The third block at its worst moment, the inputs of two, what two keep, and the gradient it is given."""
-    backward = recomputing_at_work([block()] * 3, [TOGETHER] * 3, inputs=10, arriving=10, outputs=10, departing=10, capacity=0).backward
+    backward = bytes_recomputing([block()] * 3, [TOGETHER] * 3, inputs=10, arriving=10, outputs=10, departing=10, capacity=0).backward
     assert backward == 10 + 2 * 40 + 60 + 1 * 10 + 10 + 10
 
 
 @pytest.mark.parametrize("capacity", [0, 10_000])
 def test_what_has_room_on_the_chip_takes_no_memory_of_the_device_beside_what_a_task_reads_and_returns(capacity):
     beside = {"arriving": 10, "outputs": 12, "departing": 14, "capacity": capacity}
-    keeping, recomputing = keeping_at_work([block()] * 3, 300, **beside), recomputing_at_work([block()] * 3, [TOGETHER] * 3, 10, **beside)
+    keeping, recomputing = (
+        bytes_keeping_residuals([block()] * 3, 300, **beside),
+        bytes_recomputing([block()] * 3, [TOGETHER] * 3, 10, **beside),
+    )
     if capacity:
         assert keeping.backward == 300 + 10 + 14
         assert recomputing == (10 + 12, 10 + 10 + 14)
@@ -51,10 +54,10 @@ def test_of_blocks_that_each_alone_have_room_on_the_chip_several_may_not():
     """They then keep what they need wherever it is, and no more than is kept between two tasks."""
     alone = TogetherBytes(0, 0, 60)
     beside = {"arriving": 0, "outputs": 0, "departing": 0, "capacity": 70}
-    assert recomputing_at_work([block()] * 2, [alone] * 2, 10, **beside).backward == 10 + 60 + 10 + 10
-    assert recomputing_at_work([block(kept_between_tasks=25)] * 3, [alone] * 3, 10, **beside).backward == 10 + 2 * 25 + 10 + 10 + 10
+    assert bytes_recomputing([block()] * 2, [alone] * 2, 10, **beside).backward == 10 + 60 + 10 + 10
+    assert bytes_recomputing([block(kept_between_tasks=25)] * 3, [alone] * 3, 10, **beside).backward == 10 + 2 * 25 + 10 + 10 + 10
 
 
 def test_a_blocks_gradient_is_written_over_what_it_read():
     logits = block(read=500, kept_between_tasks=500, arriving=0, made=500)
-    assert recomputing_at_work([block(), logits], [TOGETHER, TogetherBytes(0, 0, 0)], 10, 0, 0, 0, capacity=0).backward == 10 + 40 + 500
+    assert bytes_recomputing([block(), logits], [TOGETHER, TogetherBytes(0, 0, 0)], 10, 0, 0, 0, capacity=0).backward == 10 + 40 + 500

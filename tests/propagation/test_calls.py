@@ -15,8 +15,8 @@ from workbench.propagation.module.function_calls import (
     functions_of,
     number_operations_and_calls,
     operations_called,
-    place_separate_calls,
     separate_calls,
+    set_separate_call_stacks,
 )
 from workbench.propagation.module.mlir_context import main_function, parse_module
 from workbench.propagation.module.operation_kinds import operations_below
@@ -42,7 +42,7 @@ def test_the_operations_that_are_called_are_those_that_stand_there_once_they_are
     module = inlined(program)
     as_lowered, separate = parse_module(program.lowered), parse_module(program.lowered)
     separate_calls(separate.operation)
-    place_separate_calls(separate.operation)
+    set_separate_call_stacks(separate.operation)
     assert seen(separate) == seen(module)
     assert [op.name for op, _ in operations_called(as_lowered.operation)] == [name for name, *_ in seen(module)]
     assert [op for op, _ in operations_called(module.operation)] == list(operations_below(main_function(module.operation)))

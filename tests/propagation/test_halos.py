@@ -17,12 +17,12 @@ from workbench.tracing import trace
 HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape")
 NOT_AS_XLA = (  # XLA has another way, or sends once what two read
     "depthwise, the kernel cut as the batch is: the image goes to it, the result comes back",
-    "two of the same windows: one border",
-    "twice with one number: one border",
+    # from JAX 0.12 on Shardy gathers a dimension of one element before a reshape, which XLA still sums
+    *(["one row is summed with zeros"] if jax.__version_info__ >= (0, 12) else []),
 )
 BY_SHARDY = ("sort", "gather", "scatter")
 """Operators whose collectives Shardy itself tells."""
-GATHERED = ("dynamic slice",)
+GATHERED = ("dynamic slice", "top-k")
 """Operators whose operand XLA gathers along the split dimension."""
 
 
@@ -98,8 +98,18 @@ def convolutions(draw, size):
     return lambda x: lax.conv_general_dilated(x[None], kernel, (stride,), ((low, high),), dimension_numbers=numbers)
 
 
+@st.composite
+def pooling_gradients(draw, size):
+    of, stride, low, high = sides(draw, size)
+
+    def pooled(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (of, 1), (stride, 1), ((low, high), (0, 0)))
+
+    return jax.grad(lambda x: jnp.sum(jnp.sin(pooled(x))))
+
+
 @pytest.mark.compile
-@pytest.mark.parametrize("operators", [slices, pads, poolings, convolutions])
+@pytest.mark.parametrize("operators", [slices, pads, poolings, pooling_gradients, convolutions])
 def test_plain_windows_send_what_the_partitioner_answers(operators):
     @settings(max_examples=10, deadline=None)
     @given(st.data())
@@ -120,15 +130,14 @@ def test_windows_are_counted_as_convolutions_count_them(window, count):
     assert window.count(16) == count
 
 
-def ragged(x, w, sizes):
-    return lax.ragged_dot(x, w, sizes)
+def foreign(x):
+    return jax.ffi.ffi_call("foreign", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
 def test_an_operation_without_a_rule_is_named():
-    shapes, dims = (spec(32, 16), spec(4, 16, 8), spec(4, dtype="int32")), {"x": "t d", "w": "e d f"}
-    program = trace(ragged, *shapes, dims=dims)
+    program = trace(foreign, spec(32, 16), dims={"x": "t d"})
     found = {each.kind: each.message for each in Plan(program, MESH, "t:b").report().diagnostics}
-    assert found["no sharding rule"].startswith("Shardy has no rule for `ragged_dot`, in 1 place:")
+    assert found["no sharding rule"].startswith("Shardy has no rule for `custom_call`, in 1 place:")
     assert "which the plan does not count" in found["no sharding rule"]
     settled = {each.kind: each.message for each in Plan(program, MESH, "t:b").report("partitioned").diagnostics}
     assert "not counted" not in settled["no sharding rule"]
@@ -177,3 +186,14 @@ def test_a_prefix_sum_along_a_cut_dimension_sends_borders_and_nothing_of_what_is
     planned, partitioned = (Plan(program, "a:2", "r:a").report(tier).by_axis_and_kind for tier in ("planned", "partitioned"))
     assert planned[("a",), "collective-permute"] == partitioned[("a",), "collective-permute"] == 256
     assert planned.keys() == partitioned.keys()
+
+
+def test_tpus_round_the_borders_of_convolutions_and_send_those_of_one_value_once():
+    """A kernel's gradient reads the borders that the convolution read; its sum over windows is not folded with that over the batch."""
+    program = trace(jax.grad(lambda w, x: jnp.sum(jnp.tanh(conv()(x, w)))), KERNEL, IMAGE, dims={"x": "n h w c"})
+    report = Plan(program, "data:2 model:4", "n:data; h:model", hardware="TPU v5e 2x4").report()
+    assert report.by_axis_and_kind == {
+        (("model",), "collective-permute"): 2 * (8 // 2 * 16 * 4) * 2,
+        (("data",), "all-reduce"): 3 * 3 * 4 * 8 * 4,
+        (("model",), "all-reduce"): 3 * 3 * 4 * 8 * 4,
+    }

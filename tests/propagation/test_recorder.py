@@ -59,14 +59,14 @@ def test_a_death_is_told_in_words_once_and_then_from_memory(capfd):
     with pytest.raises(PartitionError) as first:
         asked.ask("passes", b"module")
     assert str(first.value) == (
-        "Shardy itself ended (SIGSEGV) while it recorded how this plan's shardings spread, so they cannot be explained. The plan and all "
-        "its other figures stand.\n  Try: change or remove the last constraint, group or barrier · report it to openxla/shardy, whose "
+        "Shardy ended (SIGSEGV) while it recorded the propagation of this plan, so it cannot be explained. The plan and all "
+        "other figures are unaffected.\n  Try: change or remove the last constraint, group or barrier · report it to openxla/shardy, whose "
         "process ended."
     )
-    with pytest.raises(PartitionError, match="itself ended"):
+    with pytest.raises(PartitionError, match="Shardy ended"):
         asked.ask("passes", b"module")
     assert asked.starts == 1  # it was not asked again
-    with pytest.raises(PartitionError, match="itself ended"):
+    with pytest.raises(PartitionError, match="Shardy ended"):
         asked.ask("passes", b"another")
     assert asked.starts == 2
     assert asked.pid is None
@@ -78,18 +78,16 @@ def test_too_long_is_told_in_words():
     with pytest.raises(PartitionError) as error:
         asked.ask("passes", b"module")
     assert error.value.message == (
-        "Shardy took more than 0.2 s to record how this plan's shardings spread, so they cannot be explained. The plan and all its other "
-        "figures stand."
+        "Shardy took more than 0.2 s to record the propagation of this plan, so it cannot be explained. The plan and all other "
+        "figures are unaffected."
     )
     assert asked.pid is None
 
 
 def test_memory_and_a_process_that_cannot_start_are_told_in_words():
-    with pytest.raises(PartitionError, match=r"Shardy needs more than 8\.00 GiB to record"):
+    with pytest.raises(PartitionError, match=r"Shardy needs more than 8\.00 GiB of memory to record"):
         recorder('import sys; sys.exit("what():  std::bad_alloc")').ask("passes", b"module")
-    with pytest.raises(
-        PartitionError, match=r"records how shardings spread ended: ModuleNotFoundError: No module named 'nowhere'\. The plan"
-    ):
+    with pytest.raises(PartitionError, match=r"records propagation ended: ModuleNotFoundError: No module named 'nowhere'\. The plan"):
         recorder("import nowhere").ask("passes", b"module")
 
 
@@ -193,13 +191,13 @@ def test_a_fork_has_a_process_of_its_own_and_leaves_its_parents_alone():
 def test_the_command_line_tells_it_as_other_errors(dying, capsys):
     command = ["explain", "--model", "two_layer", "--mesh", "data:4", "--layout", "batch:data"]
     assert main(command) == 1
-    assert "workbench: Shardy itself ended (SIGSEGV)" in capsys.readouterr().err
+    assert "workbench: Shardy ended (SIGSEGV)" in capsys.readouterr().err
 
 
 def test_the_report_stands_and_asking_again_costs_nothing(dying):
     report = plan().report()
     for _ in range(3):
-        with pytest.raises(PartitionError, match="itself ended"):
+        with pytest.raises(PartitionError, match="Shardy ended"):
             report.explain("x")
     assert dying.starts == 1
     assert report.memory.peak > 0

@@ -84,3 +84,34 @@ def test_seconds_are_told_when_the_hardware_is():
     assert plan.report().reshards[0].seconds == 0
     timed = plan.updated(hardware="TPU v5e 2x4").report().reshards
     assert [each.seconds > 0 for each in timed if each.moves] == [True]
+
+
+def keep(value, *spec):
+    return jax.lax.with_sharding_constraint(value, jax.sharding.PartitionSpec(*spec))
+
+
+def rows_and_whole(x):
+    h = jnp.tanh(x)
+    return keep(h, "data", None) * 2, keep(h) * 3
+
+
+def columns_and_whole(x):
+    h = jnp.tanh(x)
+    return keep(h, None, "model") * 2, keep(h) * 3
+
+
+def rows_and_whole_in_a_loop(x):
+    def body(carried, _):
+        return keep(carried, "data", None) * 2 + keep(keep(carried) * 3, "data", "model"), None
+
+    return jax.lax.scan(body, x, None, length=4)[0]
+
+
+@pytest.mark.parametrize("fn", [rows_and_whole, columns_and_whole, rows_and_whole_in_a_loop])
+@pytest.mark.parametrize("tier", ["planned", "partitioned"])
+def test_a_collective_belongs_to_one_resharding(fn, tier):
+    mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), (jax.sharding.AxisType.Auto,) * 2)
+    with jax.sharding.use_abstract_mesh(mesh):
+        program = trace(fn, jax.ShapeDtypeStruct((64, 64), "float32"), dims={"x": "row col"})
+    report = Plan(program, "data:4 model:2", "row:data; col:model").report(tier)
+    assert 0 < sum(each.sent for each in report.reshards) <= report.sent

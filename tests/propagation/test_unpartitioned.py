@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from workbench.propagation.structure.operation_work import SPLITS_FFT_BATCHES
 from workbench.public_plan import Plan
 from workbench.tracing import trace
 
@@ -28,11 +29,16 @@ def filter_rows(x):
     return jnp.fft.irfft(jnp.fft.rfft(x)[:, :16], n=64)
 
 
+TRANSFORMS = [(transform, IMAGES, "row h w c", "`fft`"), (filter_rows, ROWS, "row n", "`fft`")]
 CASES = [
     (convolve(4), IMAGES, "row h w c", "convolution of groups"),
     (convolve(8, (2, 2)), IMAGES, "row h w c", "convolution of groups"),
-    (transform, IMAGES, "row h w c", "`fft`"),
-    (filter_rows, ROWS, "row n", "`fft`"),
+    *(() if SPLITS_FFT_BATCHES else TRANSFORMS),
+]
+SPLIT = [
+    (convolve(1), IMAGES, "row h w c"),
+    (convolve(32), IMAGES, "row h w c"),
+    *((fn, spec, dims) for fn, spec, dims, _ in (TRANSFORMS if SPLITS_FFT_BATCHES else ())),
 ]
 
 
@@ -53,11 +59,25 @@ def test_all_of_it_is_gathered_and_done_by_every_device(fn, spec, dims, named):
         assert "not counted" not in {each.kind for each in report.notes}
 
 
-@pytest.mark.parametrize("fn", [convolve(1), convolve(32)])
-def test_one_group_and_groups_of_one_channel_are_partitioned(fn):
-    report = plan(fn, IMAGES, "row h w c").report()
+@pytest.mark.parametrize(("fn", "spec", "dims"), SPLIT)
+def test_one_group_and_groups_of_one_channel_are_partitioned(fn, spec, dims):
+    one = plan(fn, spec, dims)
+    report = one.report()
     assert (report.sent, report.flops.per_device * 8) == (0, report.flops.unique)
+    assert "not counted" not in {each.kind for each in report.notes}
+    assert one.report("partitioned").sent == 0
 
 
 def test_a_tpu_splits_the_batch_of_both():
     assert plan(convolve(4), IMAGES, "row h w c", "TPU v5e 2x4").report().sent == 0
+
+
+@pytest.mark.parametrize(("layout", "hardware"), [("row:data", None), ("row:data; expert:model", None), ("row:data", "TPU v5e 2x4")])
+def test_a_router_sends_what_xlas_partitioner_sends_for_its_choice(layout, hardware):
+    def route(x, w):
+        return jax.lax.top_k(jnp.tanh(x @ w), 2)
+
+    shapes = jax.ShapeDtypeStruct((64, 32), "float32"), jax.ShapeDtypeStruct((32, 16), "float32")
+    one = Plan(trace(route, *shapes, dims={"x": "row d", "w": "d expert"}), "data:2 model:4", layout, hardware=hardware)
+    assert one.report().by_axis_and_kind == one.report("partitioned").by_axis_and_kind
+    assert ("not partitioned" in {each.kind for each in one.report().notes}) == (hardware is None)

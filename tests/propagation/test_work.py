@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from workbench.core.tensor import Role
 from workbench.public_plan import Plan
 from workbench.tracing import trace
 from workbench.tracing.jaxpr.equations import equations_below, flops_of
@@ -107,3 +108,33 @@ def test_a_step_that_prints_is_planned():
         return x @ x
 
     assert Plan(trace(printing, S((8, 8), "float32")), "x:2").report().flops.unique == ONE
+
+
+@pytest.mark.parametrize(("hardware", "products"), [(None, 4), ("TPU v5e 2x4", 1)])
+def test_a_ragged_dot_multiplies_every_row_once_on_a_tpu_and_by_every_group_elsewhere(hardware, products):
+    def total(x, w, sizes):
+        return jnp.sum(jax.lax.ragged_dot(x, w, sizes) ** 2)
+
+    program = trace(
+        jax.grad(total, (0, 1)),
+        S((64, 32), "float32"),
+        S((4, 32, 16), "float32"),
+        S((4,), "int32"),
+        dims={"x": "row d_in", "w": "group d_in d_out"},
+    )
+    report = Plan(program, "data:2 model:4", "row:data; d_out:model", hardware=hardware).report()
+    assert report.flops.unique == 3 * products * 2 * 64 * 32 * 16
+    gathered = {(each.axes, each.payload) for each in report.collectives if each.kind == "all-gather"}
+    assert gathered == ({(("data",), 64 * 32 * 4), (("data",), 64 * 4 * 4)} if hardware else set())
+
+
+@pytest.mark.parametrize("hardware", [None, "TPU v5e 2x4"])
+def test_an_updated_argument_that_is_not_donated_is_copied(hardware):
+    def step(cache, row, at):
+        cache = jax.lax.dynamic_update_slice(cache, row, (at, 0))
+        return jax.lax.dynamic_update_slice(cache, 2 * row, (at + 1, 0))
+
+    program = trace(step, S((1024, 64), "float32"), S((1, 64), "float32"), S((), "int32"), dims={"cache": "ctx d"})
+    report = Plan(program, "data:8", "d:data", hardware=hardware).report()
+    assert program.carried == ()
+    assert 1024 * 8 * 4 <= report.memory.peak - report.memory.by_role[Role.INPUT] < 1.3 * 1024 * 8 * 4

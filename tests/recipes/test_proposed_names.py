@@ -126,6 +126,20 @@ def test_an_unknown_dimension_says_how_to_name_one():
     )
 
 
+def test_hidden_units_are_named_where_a_loop_carries_the_width_that_the_first_weight_contracts():
+    def loss(params, x):
+        def step(h, weights):
+            up, down = weights
+            return h + jax.nn.relu(h @ up) @ down, None
+
+        return jax.lax.scan(step, x @ params["in"], (params["up"], params["down"]))[0].sum()
+
+    program = training(loss, {"in": (24, 32), "up": (3, 32, 64), "down": (3, 64, 32)}, S((16, 24), "float32"))
+    named = {each.path: each.dims for each in program.arguments}
+    assert named["params/up"] == ("layers", "d_model", "d_ff")
+    assert named["params/down"] == ("layers", "d_ff", "d_model")
+
+
 def test_time_that_a_loop_takes_apart_is_not_the_batch():
     def loss(params, x):
         def step(h, x):

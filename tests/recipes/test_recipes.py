@@ -26,7 +26,6 @@ from workbench.tracing import trace_training
 
 pytestmark = pytest.mark.compile
 
-MESHES = ("data:2 model:4", "data:2 expert:4", "data:2 context:4", "data:2 spatial:4")
 NAMES = [recipe.name for recipe in ALL_RECIPES]
 TRAINED = {"data_parallel", "zero_2", "zero_3"}
 DECODE = {"data_parallel", "zero_3", "megatron", "two_dimensional"}  # ZeRO 3 gathers weights as they are used

@@ -22,7 +22,6 @@ from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace, list_axis_assignments
 
 HARDWARE = ("TPU v5e 4x4", "TPU v5p 2x4x4", "4 nodes of 8 H100", "8 H100")
-EXACT = 1 + 1e-9
 
 
 @given(st.data())

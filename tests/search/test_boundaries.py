@@ -20,7 +20,6 @@ from workbench.search.search_figures import Figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.uneven_boundaries import BOUNDARIES
 
-EXACT = 1 + 1e-9
 FEW = {
     "axes": ("stage", "data"),
     "zeros": ("no ZeRO",),
@@ -50,6 +49,7 @@ def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
     return space, evaluator, enumerate_figures(evaluator)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "hardware"), [("gpt", "8 H100"), ("mixture", "TPU v5e 2x4")])
 @settings(max_examples=4)
 @given(data=st.data())

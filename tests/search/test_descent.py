@@ -9,7 +9,7 @@ from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import list_neighbours
-from workbench.search.requirements import AtMost, allows_figures, excess_of
+from workbench.search.requirements import AtMost, allows_figures, relative_excess
 from workbench.search.run_search import list_recipes, run_search
 from workbench.search.search_figures import Figures
 from workbench.search.search_state import FINISHED, OUT_OF_TIME, objective_key
@@ -59,7 +59,7 @@ def test_every_state_has_the_best_so_far_and_a_gap(evaluator):
 def test_it_comes_down_in_memory_where_no_first_plan_fits(evaluator):
     least = min(figures.memory for _, figures in states_until_bounds(evaluator, objective="memory")[-1].front)
     limit = AtMost("memory", 1.02 * least)
-    assert excess_of([limit], Figures(1.0, 2.04 * least)) == pytest.approx(1.0)
+    assert relative_excess([limit], Figures(1.0, 2.04 * least)) == pytest.approx(1.0)
     states = states_until_bounds(evaluator, [limit])
     assert states[-1].best is not None
     assert allows_figures([limit], states[-1].best[1])

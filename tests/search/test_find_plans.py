@@ -192,27 +192,28 @@ def test_any_traced_function_can_be_searched():
         (
             {"pins": {"model": 3}},
             SearchError,
-            "No plan of the space has `model=3`: 3 does not divide 8 devices.\n  Try: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
+            "No plan in the search space has `model=3`: 3 does not divide 8 devices.\n"
+            "  Try: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
         ),
-        ({"pins": {"model": (3, 5)}}, SearchError, "No plan of the space has `model=3 or 5`: none of 3 or 5 divides 8 devices."),
+        ({"pins": {"model": (3, 5)}}, SearchError, "No plan in the search space has `model=3 or 5`: none of 3 or 5 divides 8 devices."),
         ({"layouts": "spatial"}, SearchError, "The layout `spatial` does not apply: "),
         ({"pins": {"layout": "spatial"}}, SearchError, "The layout `spatial` does not apply: "),
         ({"pins": {"zero": "zero_9"}}, SearchError, "There is no zero `zero_9`"),
         ({"at_most": {"memory": "lots"}}, SearchError, "`at_most[\"memory\"]` is 'lots'"),
-        ({"at_most": {"seconds": -1}}, SearchError, "At most -1 seconds leaves no plan.\n  Try: give more than 0 seconds."),
+        ({"at_most": {"seconds": -1}}, SearchError, "A limit of -1 seconds excludes every plan.\n  Try: give more than 0 seconds."),
         ({"hardware": "Laptop", "devices": 3}, HardwareError, "Laptop"),
         ({"hardware": "TPU v7", "at_most": {"dollars": 3}, "devices": 8}, HardwareError, "The hourly cost of TPU v7 1x2x2 is unknown"),
         ({"hardware": "TPU v7", "objective": "dollars", "devices": 8}, HardwareError, "The hourly cost of TPU v7 1x2x2 is unknown"),
         (
             {"pins": {"stage": 2}},
             SearchError,
-            "No plan of the space has a mesh axis `stage`: its program cannot be divided into stages and "
+            "No plan in the search space has a mesh axis `stage`: its program cannot be divided into stages and "
             "micro-batches, or the axis was excluded.\n  Try: pin `stage` to 1 · remove the pin.",
         ),
         (
             {"pins": {"expert": (2, 4)}},
             SearchError,
-            "No plan of the space has a mesh axis `expert`: none of its layouts uses it.\n"
+            "No plan in the search space has a mesh axis `expert`: none of its layouts uses it.\n"
             "  Try: pin `expert` to 1 · remove the pin · search the wide space.",
         ),
     ],

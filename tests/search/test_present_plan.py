@@ -1,11 +1,14 @@
 """Where the plan that a search starts from lies: found in the space by its decisions, planned first, and compared in words."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.core.precision import Precision
+from workbench.core.remat import Remat
 from workbench.errors import SearchError, WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -13,7 +16,7 @@ from workbench.search.candidate_plans import candidate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import drop_small_axes, find_candidate, on_searched_hardware
+from workbench.search.present_plan import drop_unit_axes, find_candidate, move_to_searched_hardware, outside_decision
 from workbench.search.requirements import AtMost, Pin, against_best_text, present_text
 from workbench.search.run_search import list_first_candidates, run_search
 from workbench.search.search_figures import Figures, evaluate_plan
@@ -50,10 +53,10 @@ def test_the_plan_of_every_candidate_is_found_again_with_and_without_its_axes_of
         plan = candidate_plan(space(), candidate)
     except WorkbenchError:
         return
-    for each in (plan, drop_small_axes(plan)):
+    for each in (plan, drop_unit_axes(plan)):
         found = find_candidate(space(), each)
         assert found is not None
-        assert drop_small_axes(candidate_plan(space(), found)) == drop_small_axes(plan)
+        assert drop_unit_axes(candidate_plan(space(), found)) == drop_unit_axes(plan)
 
 
 def test_a_plan_made_by_hand_in_another_order_is_the_candidate_with_the_same_decisions():
@@ -63,32 +66,59 @@ def test_a_plan_made_by_hand_in_another_order_is_the_candidate_with_the_same_dec
     assert str(find_candidate(space(), staged)) == "stage:2 data:2 model:2, megatron, no ZeRO, remat none, 4 micro-batches, 1f1b"
 
 
+STAGED = "stage:2 data:4"
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "decision"),
     [
-        {},  # an axis that nothing is split over
-        {"mesh": "data:4 other:2"},
-        {"mesh": "model:2 data:4", "layout": "batch:data; heads:model; d_ff:model; vocab:model"},
-        {"mesh": "data:8", "hardware": "TPU v5p 2x2x2"},
-        {"mesh": "data:4", "hardware": None},
-        {"mesh": "data:8", "layout": "batch:data; d_ff:data"},
-        {"mesh": "pipe:2 data:4", "pipeline": "stages:2 micro_batches:4 axis:pipe remat:never"},
+        ({}, ""),  # an axis that nothing is split over
+        ({"mesh": "data:4 other:2"}, "mesh axis `other`"),
+        ({"mesh": "model:2 data:4", "layout": "batch:data; heads:model; d_ff:model; vocab:model"}, "mesh `model:2 data:4`"),
+        ({"mesh": "data:8", "hardware": "TPU v5p 2x2x2"}, "hardware `TPU v5p 2x2x2`"),
+        ({"mesh": "data:4", "hardware": None}, "4 devices, not 8 devices"),
+        ({"mesh": "data:8", "layout": "batch:data; d_ff:data"}, ""),
+        ({"mesh": "pipe:2 data:4", "pipeline": "stages:2 micro_batches:4 axis:pipe remat:never"}, "mesh axis `pipe`"),
+        ({"mesh": STAGED, "pipeline": "stages:2 micro_batches:4 schedule:eager_1f1b remat:never"}, "schedule `eager_1f1b`"),
     ],
     ids=str,
 )
-def test_a_plan_outside_the_space_is_no_candidate(changes):
-    assert find_candidate(space(), gpt().updated(**changes)) is None
+def test_a_plan_outside_the_space_is_no_candidate_and_its_decision_is_named(changes, decision):
+    plan = gpt().updated(**changes)
+    assert find_candidate(space(), plan) is None
+    assert outside_decision(space(), plan) == decision
+
+
+def test_the_program_and_its_micro_batches_are_decisions_too():
+    staged = gpt().updated(mesh=STAGED, pipeline="stages:2 micro_batches:2 schedule:1f1b remat:never")
+    assert outside_decision(space(), staged) == ""
+    assert outside_decision(replace(space(), most_examples=1), staged) == "2 micro-batches"
+    program = gpt().program
+    for other, decision in (
+        (program.variant(precision=Precision.parse("bfloat16")), "precision `bfloat16`"),
+        (program.variant(remat=Remat("dots")), "remat `dots`"),
+    ):
+        assert outside_decision(space(), gpt().updated(program=other, mesh="data:8")) == decision
+
+
+def test_a_plan_of_the_space_has_no_decision_outside_it():
+    for candidate in legal()[::7]:
+        try:
+            plan = candidate_plan(space(), candidate)
+        except WorkbenchError:
+            continue
+        assert outside_decision(space(), plan) == outside_decision(space(), drop_unit_axes(plan)) == ""
 
 
 def test_figures_are_those_of_the_searched_hardware_where_the_plan_names_none():
     plan = Plan(gpt().program, "data:8", "batch:data")
-    assert on_searched_hardware(space(), plan).hardware.name == HARDWARE
+    assert move_to_searched_hardware(space(), plan).hardware.name == HARDWARE
     assert find_candidate(space(), plan) == find_candidate(space(), plan.updated(hardware=HARDWARE)) != None  # noqa: E711
-    assert on_searched_hardware(space(), plan.updated(mesh="data:4")) is None, "on four devices there is nothing to compare with"
-    assert on_searched_hardware(space(), Plan(gpt().program, "", hardware=HARDWARE)) is None, "without a mesh it is no plan yet"
-    assert on_searched_hardware(make_space(gpt(), devices=(1, 8)), Plan(gpt().program, "")) is not None, "but on one device"
+    assert move_to_searched_hardware(space(), plan.updated(mesh="data:4")) is None, "on four devices there is nothing to compare with"
+    assert move_to_searched_hardware(space(), Plan(gpt().program, "", hardware=HARDWARE)) is None, "without a mesh it is no plan yet"
+    assert move_to_searched_hardware(make_space(gpt(), devices=(1, 8)), Plan(gpt().program, "")) is not None, "but on one device"
     nominal = make_space(plan, layouts="replicated")
-    assert on_searched_hardware(nominal, gpt()).hardware is None
+    assert move_to_searched_hardware(nominal, gpt()).hardware is None
 
 
 def test_the_present_plan_is_the_first_candidate_where_the_pins_allow_it():
@@ -116,8 +146,8 @@ def test_a_search_knows_its_present_plan_in_the_space_and_outside_it():
 def test_until_proved_ends_with_the_proof_and_finds_the_same_best():
     staged = {"layouts": ("replicated", "megatron"), "zeros": ("no ZeRO",), "remats": ("none", "full"), "schedules": ("1f1b",)}
     whole, proved = [], []
-    first = find_plans(gpt(), within=60, on_progress=whole.append, **staged)
-    second = find_plans(gpt(), within=60, on_progress=proved.append, until="proved", **staged)
+    first = find_plans(gpt(), within=600, on_progress=whole.append, **staged)
+    second = find_plans(gpt(), within=600, on_progress=proved.append, until="proved", **staged)
     assert second.state.best == first.state.best
     assert second.state.is_proved
     assert not second.state.is_complete

@@ -18,7 +18,6 @@ from workbench.search.plan_candidate import NO_ZERO, WHOLE
 from workbench.search.search_space import ZEROS, SearchSpace
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v", "breadth_first")
-DEVICES = st.lists(st.sampled_from((1, 2, 6, 8, 16, 48)), min_size=1, max_size=2, unique=True)
 
 
 @cache

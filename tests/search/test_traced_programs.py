@@ -97,7 +97,7 @@ def test_a_wide_search_offloads_where_the_program_allows_it():
     assert make_space(gpt(), wide=True, remats=("none",)).offloads == OFFLOADS
     assert make_space(gpt(), remats=("none",)).offloads == ("nothing",)
     assert make_space(Plan(build("mnist"), "", hardware=HARDWARE), wide=True).offloads == ("nothing",)
-    with pytest.raises(OffloadError, match="The optimiser of `mnist` keeps no state but scalars"):
+    with pytest.raises(OffloadError, match="The optimiser of `mnist` keeps only scalars as state"):
         make_space(Plan(build("mnist"), "", hardware=HARDWARE), offloads=OFFLOADS)
     with pytest.raises(SearchError) as caught:
         make_space(gpt(), offloads=("weights",))
@@ -207,6 +207,7 @@ def precise_space(hardware: str) -> tuple[SearchSpace, Evaluator, tuple[PlanCand
     return space, Evaluator(space), tuple(space.candidates())
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("hardware", ["8 H100", "TPU v5e 2x2"])
 @settings(max_examples=8)
 @given(data=st.data())
@@ -232,13 +233,7 @@ def test_the_search_finds_the_fastest_precision_of_all():
     few = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "remats": ("none",), "zeros": ("no ZeRO", "zero_1")}
     plan = Plan(build("gpt"), "", hardware="8 H100")
     space = make_space(plan, precisions=PRECISIONS, **few)
-    evaluator = Evaluator(space)
-    found = {}
-    for each in space.candidates():
-        try:
-            found[each] = evaluator.evaluate(each)
-        except WorkbenchError:
-            continue
+    found = enumerate_figures(Evaluator(space))
     result = find_plans(plan, precisions=PRECISIONS, within=600, **few)
     assert result.state.is_complete
     assert result.state.best[1].seconds == min(each.seconds for each in found.values())
@@ -256,8 +251,8 @@ def test_results_change_only_where_a_precision_is_named():
     own = Plan(build("gpt").variant(precision=Precision("bfloat16")), "", hardware=HARDWARE)
     assert make_space(own, remats=("none",)).precisions == ("bfloat16",)
     assert make_space(own, remats=("none",), precisions=("bfloat16", "compute=bfloat16")).precisions == ("bfloat16",)
-    with pytest.raises(PrecisionError, match="`float8` is not a compute type"):
-        make_space(gpt(), precisions=("float8",))
+    with pytest.raises(PrecisionError, match="`float7` is not a compute type"):
+        make_space(gpt(), precisions=("float7",))
 
 
 @pytest.mark.parametrize("micro_batches", [2, 4])

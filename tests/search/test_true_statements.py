@@ -12,7 +12,7 @@ from workbench.search.evaluator import Evaluator
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import find_clash
+from workbench.search.requirement_conflicts import find_requirement_conflict
 from workbench.search.requirements import AtMost, Pin, allows_candidate, allows_figures
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures
@@ -120,7 +120,7 @@ def test_each_ending_says_how_it_came_and_what_was_examined(name):
 def test_a_relaxation_said_to_be_the_least_is_the_least(name):
     evaluator, truth = space_of(name)
     limits = requirements_of(truth, 0.7)
-    clash = find_clash(evaluator.space, limits, within=600, evaluator=evaluator)
+    clash = find_requirement_conflict(evaluator.space, limits, within=600, evaluator=evaluator)
     (relaxation,) = clash.relaxations
     others = [each for each in limits if each != relaxation.requirement]
     assert relaxation.is_least
@@ -159,6 +159,6 @@ def test_after_a_cancellation_nothing_is_planned():
 def test_a_pinned_layout_that_no_mesh_allows_says_why():
     plan = Plan(build("gpt"), "", hardware="TPU v5e 8x8")
     space = make_space(plan, layouts=("replicated", "megatron"), axes=("data", "model"), remats=("none",))
-    clash = find_clash(space, (Pin("layout", ("megatron",)), Pin("model", (64,))), within=600)
+    clash = find_requirement_conflict(space, (Pin("layout", ("megatron",)), Pin("model", (64,))), within=600)
     why = "Megatron tensor parallel would put `heads` (8) on `model` (64), and 8 % 64 = 8."
     assert str(clash).splitlines()[0] == f"No plan meets `model 64`. {why}"

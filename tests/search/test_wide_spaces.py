@@ -22,8 +22,6 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import OF_SOME_LAYERS
 from workbench.search.worker_questions import InProcess, answer
 
-EXACT = 1 + 1e-9
-
 
 @cache
 def wide_space(name: str, hardware: str) -> tuple[SearchSpace, Evaluator, tuple]:
@@ -31,6 +29,7 @@ def wide_space(name: str, hardware: str) -> tuple[SearchSpace, Evaluator, tuple]
     return space, Evaluator(space), tuple(space.candidates())
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "hardware"), [("gpt", "8 H100"), ("mixture", "TPU v5e 2x4")])
 @settings(max_examples=3)
 @given(data=st.data())

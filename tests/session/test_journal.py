@@ -16,9 +16,9 @@ from workbench.models import build
 from workbench.plan.edits import EditGroup, OpenPlan, RenameDim, SetRemat, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.public_plan import Plan
-from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune_journals, restore_session
-from workbench.session.journal.journal_folder import ENDING, journal_path
-from workbench.session.journal.journal_lines import line_bytes, parse_lines
+from workbench.session.journal import Journal, restore_session
+from workbench.session.journal_folder import ENDING, JournalEntry, find_journal, journal_path, new_board_id, prune_journals
+from workbench.session.journal_lines import line_bytes, parse_lines
 from workbench.session.plan_history import Session
 
 BOARD = "a-board-of-tests"
@@ -127,7 +127,7 @@ def test_a_damaged_byte_ends_what_is_restored_and_is_said(tmp_path, written, dat
     restored = restore_session(path)
     held = sum(line.end <= place for line in lines) - 1
     assert (len(restored.session.nodes), restored.session.node.number, restored.is_whole) == (1 + held, held, False)
-    said = f"Of the history of this board, the first {held + 1} plans could be restored. What follows in its file is damaged."
+    said = f"Restored the first {held + 1} plans of the history of this board. The rest of its file is damaged."
     assert restored.problem == said
 
 
@@ -266,8 +266,8 @@ def test_a_board_that_is_not_there_is_said(tmp_path, asked):
     with pytest.raises(DocumentError) as caught:
         Journal.resume(tmp_path, asked)
     assert str(caught.value) == (
-        f"There is no board `{asked[:64]}` to restore: nothing was changed on it, or it is longer ago than boards are kept.\n"
-        "  Try: begin a new board: open the page without `board=` in the address."
+        f"There is no board `{asked[:64]}` to restore: it was never changed, or it has expired.\n"
+        "  Try: start a new board: open the page without `board=` in the address."
     )
     assert find_journal(tmp_path, asked) is None
 
@@ -285,7 +285,7 @@ def test_a_document_that_is_refused_on_the_way_ends_what_is_restored(begun, tmp_
 
     resumed = Journal.resume(tmp_path, BOARD, parse)
     assert resumed.problem == (
-        "Of the history of this board, the first 2 plans could be restored. A later plan cannot be read any more: It is not allowed here."
+        "Restored the first 2 plans of the history of this board. A later plan is not readable: It is not allowed here."
     )
     assert len(resumed.session.nodes) == 2
     resumed.journal.close()
@@ -299,7 +299,7 @@ def _refuse(_: str) -> Plan:
     raise DocumentError("Not at all.")
 
 
-@pytest.mark.parametrize(("record", "said"), [({"format": "another"}, "another version"), (None, "damaged from its start")])
+@pytest.mark.parametrize(("record", "said"), [({"format": "another"}, "another version"), (None, "damaged from the start")])
 def test_what_is_no_journal_is_said(tmp_path, record, said):
     path = journal_path(tmp_path, BOARD)
     first, chain = line_bytes(record or {}, 0)
@@ -308,22 +308,18 @@ def test_what_is_no_journal_is_said(tmp_path, record, said):
         restore_session(path)
 
 
-def test_boards_are_listed_the_last_changed_first(tmp_path, plan):
+def test_a_board_is_found_with_its_plan_and_last_edit(tmp_path, plan):
     for age, board_id in enumerate(("board-new", "board-old")):
         session = Session(plan.updated(name=board_id))
         journal = Journal.begin(tmp_path, board_id, session)
         session.apply(EDITS[0])
         journal.close()
         os.utime(journal_path(tmp_path, board_id), (1e9 - age, 1e9 - age))
-    (tmp_path / f"not-one{ENDING}").write_bytes(b"\xff\n")
-    entries = list_journals(tmp_path)
-    assert [(each.board_id, each.name, each.plans, each.edit) for each in entries] == [
-        ("board-new", "board-new", 2, "hidden → cols"),
-        ("board-old", "board-old", 2, "hidden → cols"),
-    ]
-    assert entries[0].last_changed == 1e9
-    assert list_journals(tmp_path / "nowhere") == []
-    assert find_journal(tmp_path, "board-old") == entries[1]
+    (tmp_path / f"is-not-one{ENDING}").write_bytes(b"\xff\n")
+    assert find_journal(tmp_path, "board-new") == JournalEntry("board-new", "board-new", 2, "hidden → cols", 1e9)
+    assert find_journal(tmp_path, "board-old") == JournalEntry("board-old", "board-old", 2, "hidden → cols", 1e9 - 1)
+    assert find_journal(tmp_path, "is-not-one") is None
+    assert find_journal(tmp_path / "nowhere", "board-old") is None
 
 
 def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan):
@@ -344,7 +340,7 @@ def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan
 
 
 def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
-    monkeypatch.setattr("workbench.session.journal.journal_content.COMPRESSED_FROM", 100)
+    monkeypatch.setattr("workbench.session.journal_lines.COMPRESSED_FROM", 100)
     session = Session(plan.updated(name="n" * 150))
     journal = Journal.begin(tmp_path, BOARD, session)
     session.apply(EDITS[0])
@@ -352,7 +348,7 @@ def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
     path = journal_path(tmp_path, BOARD)
     assert b"nnn" not in path.read_bytes()
     assert told(restore_session(path).session) == told(session)
-    assert list_journals(tmp_path)[0].name == "n" * 150
+    assert find_journal(tmp_path, BOARD).name == "n" * 150
 
 
 def test_a_board_of_a_program_without_a_name_is_read_against_that_program(tmp_path, plan):

@@ -189,5 +189,5 @@ def test_a_session_restored_is_as_it_was(session):
 )
 def test_what_is_no_history_is_refused(session, numbers, parents, now, later):
     nodes = [HistoryNode(number, session.plan, parent) for number, parent in zip(numbers, parents, strict=True)]
-    with pytest.raises(WorkbenchError, match="These plans are no history"):
+    with pytest.raises(WorkbenchError, match="These plans are not a history"):
         Session.from_history(nodes, now, later, {})

@@ -18,7 +18,7 @@ from workbench.plan.edits import Constrain
 from workbench.public_plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.match_xla_reshards import warned_parts
+from workbench.spmd.match_xla_reshards import shard_counts
 from workbench.spmd.replace_shardy_collectives import merge_all_to_alls
 from workbench.tracing import trace
 
@@ -184,8 +184,10 @@ def test_an_all_to_all_of_an_array_a_device_is_one():
     [
         ("{devices=[2,1,4]<=[8]}", (2, 1, 4)),
         ("{devices=[1,2,2,2]<=[2,2,2]T(2,1,0) last_tile_dim_replicate}", (1, 2, 2)),
+        ("{mesh['r'=2,'c'=4], [{'r'}, {}, {'c'}]}", (2, 1, 4)),
+        ("{mesh['r'=2,'c'=4], [{}, {'c', 'r'}, {'c':(1)2}]}", (1, 8, 2)),
         ("{replicated}", (1, 1, 1)),
     ],
 )
 def test_the_parts_of_a_sharding_are_read_as_xla_writes_it(said, parts):
-    assert warned_parts(said, 3) == parts
+    assert shard_counts(said, 3) == parts

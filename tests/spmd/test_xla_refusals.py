@@ -5,7 +5,7 @@ import pytest
 
 from workbench.errors import PartitionError, WorkbenchError, opening_text
 from workbench.public_plan import Plan
-from workbench.spmd.ask_partitioner import ask_partitioner, xla_refusal
+from workbench.spmd.ask_partitioner import ask_partitioner, partition_error
 from workbench.tracing import trace
 
 
@@ -23,13 +23,13 @@ def test_a_bug_of_xla_is_told_as_that_with_the_line_and_all_its_words():
     line = pads_and_joins.__code__.co_firstlineno + 4
     assert f"at `concatenate` (test_xla_refusals.py:{line}): INTERNAL" in caught.value.message
     assert "actual shape is f32[8]" in caught.value.message
-    assert caught.value.ways_out[-1] == "XLA's own: report it to openxla/xla"
+    assert caught.value.ways_out[-1] == "report it to openxla/xla"
     assert "Failed after spmd-partitioning" in str(caught.value)
 
 
 def test_what_the_user_can_mend_is_nobodys_bug():
     program = trace(pads_and_joins, jax.ShapeDtypeStruct((8,), "float32"))
-    error = xla_refusal("INVALID_ARGUMENT: no such thing", program)
+    error = partition_error("INVALID_ARGUMENT: no such thing", program)
     assert str(error) == "XLA refuses this plan: INVALID_ARGUMENT: no such thing\n  Try: revert the layout."
 
 

@@ -43,12 +43,14 @@ def parametrize_drawn(
 
 
 def draw_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each test marked `share(n)`, or of all tests of a file marked `share(n, of="file")`, mark the cases that the seed of this run does
-    not draw `nightly`."""
+    """Mark as `nightly` the cases that the seed of this run does not draw: of each test marked `share(n)`, of all tests of a file marked
+    `share(n, of="file")`, or of all tests marked with another name."""
     cases: dict[str, list[pytest.Item]] = {}
     for each in items:
         if mark := each.get_closest_marker("share"):
-            cases.setdefault(each.nodeid.partition("::" if mark.kwargs.get("of") == "file" else "[")[0], []).append(each)
+            of = mark.kwargs.get("of", "test")
+            ends = {"file": "::", "test": "["}
+            cases.setdefault(each.nodeid.partition(ends[of])[0] if of in ends else of, []).append(each)
     for name, of_test in cases.items():
         kept = -(-len(of_test) // of_test[0].get_closest_marker("share").args[0])
         left_out = random.Random(f"{config.getoption('--hypothesis-seed')} {name}").sample(range(len(of_test)), len(of_test) - kept)

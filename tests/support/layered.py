@@ -7,7 +7,7 @@ import optax
 import workbench as wb
 
 
-def stack(layers: int = 3, seq: int = 16) -> wb.Program:
+def stack(layers: int = 3, seq: int = 16, width: int = 8) -> wb.Program:
     """Attention without weights, and a matrix, a few times over, each a marked layer."""
 
     @wb.layer
@@ -26,7 +26,7 @@ def stack(layers: int = 3, seq: int = 16) -> wb.Program:
                 x = layer(weights, x)
         return jnp.mean(jnp.square(x))
 
-    params = {"layers": [jax.random.normal(jax.random.key(i), (8, 8)) / 3 for i in range(layers)]}
-    batch = {"x": jax.random.normal(jax.random.key(9), (16, seq, 8))}
+    params = {"layers": [jax.random.normal(jax.random.key(i), (width, width)) / 3 for i in range(layers)]}
+    batch = {"x": jax.random.normal(jax.random.key(9), (16, seq, width))}
     dims = {"layers/*": "d_in d_out", "batch/x": "batch seq d_in"}
     return wb.trace_training(loss, params, batch, optimizer=optax.adam(1e-2), dims=dims, name="stack")

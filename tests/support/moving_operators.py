@@ -6,19 +6,16 @@ what is run.
 """
 
 import functools
-import re
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 from jax import lax
 
+from workbench.propagation.structure.operation_work import SPLITS_FFT_BATCHES
 from workbench.tracing import trace
 
-CUTS_BATCHES_OF_TRANSFORMS = tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) >= (0, 12)
-"""A Fourier transform whose batch alone is cut sends nothing (XLA's `fft_handler.cc`). Before, any that is cut was replicated."""
 MESH, LINE = "a:2 b:4", "m:8"
 
 
@@ -227,9 +224,7 @@ CASES = (
         {},
         shapes=(ROWS, spec(1, 16), PLACE),
     ),
-    rows(
-        "Fourier transform", "of each row", transform, {} if CUTS_BATCHES_OF_TRANSFORMS else {("b", "all-gather"): 4096}, shapes=(COMPLEX,)
-    ),
+    rows("Fourier transform", "of each row", transform, {} if SPLITS_FFT_BATCHES else {("b", "all-gather"): 4096}, shapes=(COMPLEX,)),
     rows("Fourier transform", "along the cut", transform, {("b", "all-gather"): 4096}, "c:b", (COMPLEX,)),
     rows("top-k", "of each row gathers the rows", lambda x: lax.top_k(x, 2), {("b", "all-gather"): 4096}, shapes=(spec(16, 64),)),
     rows("top-k", "along the cut", lambda x: lax.top_k(x, 2), {("b", "all-gather"): 4096}, "c:b", (spec(16, 64),)),

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -149,9 +148,3 @@ def tell(room: Room, story: list[tuple[RoomPerson, tuple[Any, ...]]]) -> int:
 def with_role(person: RoomPerson, role: ProjectRole) -> RoomPerson:
     """The same person with another role."""
     return replace(person, role=role)
-
-
-def ignoring_refusals(work: Callable[[], None]) -> None:
-    """Do it, or be refused."""
-    with suppress(WorkbenchError):
-        work()

@@ -9,8 +9,6 @@ import optax
 from workbench.core.program import Program
 from workbench.tracing import trace_training
 
-BLOCKS = ("layers/0", "layers/1", "layers/2", "layers/3", "layers/4", "layers/5", "loss")
-
 
 def loss(weights: list[jax.Array], batch: dict[str, jax.Array]) -> jax.Array:
     x, first = batch["x"], None

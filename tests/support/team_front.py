@@ -18,8 +18,7 @@ from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom
 from workbench.app.processes.child_table import ChildState
 from workbench.app.processes.healing_child import ForkServer
 from workbench.core.memory_limits import OomKills
-from workbench.team.rooms.document_describers import DocumentDescribers
-from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.planners import DocumentDescribers, Planners
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Project, User

@@ -25,7 +25,7 @@ from workbench.team.access import Principal, ProjectRole
 from workbench.team.accounts.user_accounts import add_project, set_role
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_records import principal_of_user
-from workbench.team.store.database_errors import say_database_problems
+from workbench.team.store.database_errors import converting_database_errors
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, Member, StoredPlan, StoredRoom
 
@@ -162,7 +162,7 @@ class FailingStore(Store):
     def write(self) -> Iterator[DatabaseSession]:
         if self.full:
             self.refused += 1
-            with say_database_problems():
+            with converting_database_errors():
                 raise OperationalError("INSERT", {}, _full_disk())
         with super().write() as session:
             yield session

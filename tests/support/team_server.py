@@ -1,6 +1,7 @@
 """A team's server on the loopback address, with its store in a folder, in a thread of the test's process; and clients that call it."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ import httpx
 from argon2 import PasswordHasher
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
+from tornado.web import Application
 
-from workbench.team.accounts.external_login_handlers import account_routes
 from workbench.team.accounts.jupyterhub_login import SignInWays
+from workbench.team.accounts.login_handlers import account_routes
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.revocations import Revocations
@@ -24,7 +26,7 @@ from workbench.team.accounts.sign_in_flow import FlowCookies
 from workbench.team.accounts.user_accounts import add_user
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
-from workbench.team.web.application import health_routes, team_application
+from workbench.team.web.application import application_settings, health_routes
 from workbench.team.web.team_services import TeamServices
 
 PASSWORD = "correct horse battery"
@@ -167,7 +169,8 @@ def team_server(folder: Path, routes: list[Any] | None = None, *, address: str =
 
 def _listen(services: TeamServices, routes: list[Any], sock: Any) -> HTTPServer:
     services.revocations.start()
-    server = HTTPServer(team_application(services, routes))
+    prefixed = [(re.escape(services.prefix) + pattern, *rest) for pattern, *rest in routes]
+    server = HTTPServer(Application(prefixed, **application_settings(services)))
     server.add_sockets([sock])
     return server
 

@@ -129,7 +129,7 @@ class ProgramsAlone:
     async def approve(self, program_id: str, approver_id: str, _digest: str) -> None:
         self._set(program_id, state="approved", approved_by=approver_id, approved=now())
 
-    async def withdraw(self, program_id: str, _author_id: str) -> None:
+    async def withdraw(self, program_id: str) -> None:
         self._set(program_id, state="withdrawn")
 
     def _set(self, program_id: str, **values: Any) -> None:

@@ -5,19 +5,17 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.team.job_setup import make_dispatcher
-from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
-from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store
 from workbench.team.team_config import FILE, SCHEMA, TeamConfig, read_secret
+from workbench.team.team_setup import make_dispatcher, make_fetch_policy, make_sign_in_methods
 
 WRONG = {
     "listen = 5007": "at `listen`, 5007 is not of type 'string'",
-    'listen = "x"': "`x` is not a place to listen at.",
-    'listen = "127.0.0.1:70000"': "`127.0.0.1:70000` is not a place to listen at.",
+    'listen = "x"': "`x` is not an address to listen on.",
+    'listen = "127.0.0.1:70000"': "`127.0.0.1:70000` is not an address to listen on.",
     "address = 5": "at `address`, 5 is not of type 'string'",
     'address = "plans.example.org"': "`address` is `plans.example.org`; write it as shown in a browser",
     'address = "ftp://plans.example.org"': "write it as shown in a browser",
@@ -40,7 +38,7 @@ WRONG = {
     '[[sign_in.oidc]]\nname = "A B"': "at `sign_in.oidc[0].name`",
     '[[sign_in.oidc]]\nname = "a"': "`[[sign_in.oidc]]` has no `client_id`",
     '[[sign_in.oidc]]\nname = "a"\nissuer = "https://x"\nclient_id = "x"\nclient_secret_file = "none"': "cannot be read",
-    "[sign_in]\nlocal = false": "Nobody can sign in",
+    "[sign_in]\nlocal = false": "No one can sign in",
     "[sign_in]\nhub = true": "No JupyterHub started this server",
     "[sign_in.hub_rules]\nadmins = 5": "at `sign_in.hub_rules.admins`",
     "jobs = 5": "at `jobs`",
@@ -72,7 +70,7 @@ def set_up(folder: Path) -> None:
     assert isinstance(config.behind_proxy, bool)
     store, sandbox = Store.open("sqlite://"), Sandbox(SandboxAbility(SandboxLevel.SEPARATE_PROCESS))
     try:
-        sign_in_ways(config, store, b"k" * 32)
+        make_sign_in_methods(config, store, b"k" * 32)
         make_fetch_policy(config)
         make_dispatcher(config, store, ProgramRegistry(store, folder / "programs", sandbox)).stop()
     finally:

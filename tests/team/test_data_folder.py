@@ -49,7 +49,7 @@ def test_a_folder_that_was_there_before_is_made_private_and_one_line_says_so(tmp
     assert open_to_others(data) == []
     assert mode(data) == mode(data / "jobs") == 0o700
     assert mode(data / "team.toml") == 0o600
-    assert caplog.messages == [f"Other users could read 7 files or folders in {data}: their modes are repaired."]
+    assert caplog.messages == [f"Other users could read 7 files or folders in {data}; the modes were corrected."]
     caplog.clear()
     repair(data)
     assert caplog.messages == []
@@ -119,7 +119,7 @@ def test_what_is_mounted_read_only_is_a_warning(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         repair(tmp_path)
     assert caplog.messages[-1] == (
-        f"Other users can read {tmp_path / 'team.toml'}, and that cannot be changed: {os.strerror(errno.EROFS)}."
+        f"Other users can read {tmp_path / 'team.toml'}, and the mode cannot be changed: {os.strerror(errno.EROFS)}."
     )
 
 

@@ -72,7 +72,7 @@ def test_a_class_hands_out_and_in(served):
         assert teacher.send_plan(made.id, question="split") == 0, "who has answered keeps the board"
         assert "/room/" in teacher.begin(made.id)
         assert teacher.send_plan(made.id, "stu") == 1
-        with pytest.raises(TeamServerError, match="has not begun"):
+        with pytest.raises(TeamServerError, match="has not started"):
             teacher.send_plan(made.id, "vic")
         [mine] = [each for each in student.assignments("vision") if each.id == made.id]
         assert (mine.score, mine.begun, mine.deadline_text) == (2.0, 2, "Saturday, 30 June 2040, 18:00 (Europe/Berlin)")
@@ -177,14 +177,14 @@ def test_another_server_is_said_in_words_and_no_redirect_is_followed():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with wb.connect(f"http://127.0.0.1:{server.server_port}", "wbt_x") as team:
             for ask, status in ((team.me, 200), (team.projects, 302)):
-                with pytest.raises(TeamServerError, match=rf"answers \(HTTP {status}\), but not as a team's server"):
+                with pytest.raises(TeamServerError, match=rf"answers \(HTTP {status}\), but it is not a team server"):
                     ask()
         server.shutdown()
     assert Stranger.seen == ("Bearer wbt_x",) * 2
 
 
 def test_a_login_is_kept_where_its_owner_alone_can_read_it(monkeypatch):
-    with pytest.raises(TeamServerError, match="No team's server is named"):
+    with pytest.raises(TeamServerError, match="No team server is given"):
         find_login()
     save_login(ServerLogin("https://a.example", "wbt_a"))
     path = save_login(ServerLogin("https://b.example/x", "wbt_b"))

@@ -1,5 +1,7 @@
 """Prints of the device are planned as XLA compiles them; other calls back to the host are named, with what to write instead."""
 
+import inspect
+
 import equinox
 import jax
 import jax.numpy as jnp
@@ -35,6 +37,59 @@ def test_what_is_printed_is_sent_as_planned(fn, payload, count):
     plan = Plan(trace(fn, ROWS, dims={"x": "row col"}), "data:8", "row:data")
     for tier in ("planned", "partitioned"):
         assert [(each.kind, each.payload, each.count) for each in plan.report(tier).collectives] == [("all-reduce", payload, count)]
+
+
+def prints_a_column(x):
+    jax.debug.print("column {}, mean {}", x[:, 0], x.mean())
+    return x * 2
+
+
+def calls_with_shards_in_a_scan(x):
+    def body(carried, _):
+        jax.debug.callback(print, carried)
+        return jnp.tanh(carried), None
+
+    return jax.lax.scan(body, x, None, length=3)[0]
+
+
+def prints_an_integer_mask(x):
+    jax.debug.print("{}", (x > 0).astype("int8"))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "gathers"),
+    [(prints_a_column, [(256, 1)]), (calls_with_shards_in_a_scan, [(2048, 3)]), (prints_an_integer_mask, [(512, 1)])],
+)
+def test_what_is_sharded_is_gathered_to_be_printed(fn, gathers):
+    plan = Plan(trace(fn, ROWS, dims={"x": "row col"}), "data:8", "row:data")
+    for tier in ("planned", "partitioned"):
+        report = plan.report(tier)
+        assert [(each.payload, each.count) for each in report.collectives if each.kind == "all-gather"] == gathers
+        assert not report.diagnostics
+
+
+def prints_shards(x):
+    jax.debug.callback(print, x, partitioned=True)
+    return x * 2
+
+
+@pytest.mark.skipif("partitioned" not in inspect.signature(jax.debug.callback).parameters, reason="this JAX prints whole values only")
+def test_shards_that_each_device_prints_are_not_gathered_and_tpus_cannot_print_them():
+    plan = Plan(trace(prints_shards, ROWS, dims={"x": "row col"}), "data:8", "row:data")
+    for tier in ("planned", "partitioned"):
+        assert (plan.report(tier).sent, plan.report(tier).diagnostics) == (0, ())
+    on_tpu = plan.updated(hardware="TPU v5e 2x4").report().diagnostics
+    assert [each.kind for each in on_tpu] == ["no lowering"]
+    assert "JAX cannot lower `debug_callback` for TPUs" in on_tpu[0].message
+
+
+@pytest.mark.tpu
+@pytest.mark.compile
+@pytest.mark.parametrize("fn", [prints_a_mean, calls_with_shards_in_a_scan, prints_an_integer_mask])
+def test_xla_tpu_compiles_what_prints(fn):
+    plan = Plan(trace(fn, ROWS, dims={"x": "row col"}), "data:8", "row:data", hardware="TPU v5e 2x4")
+    assert plan.report("partitioned").sent == plan.report().sent
 
 
 def saves(x):

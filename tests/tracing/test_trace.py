@@ -157,7 +157,7 @@ ERRORS = [
     (
         lambda: trace_training(lambda w, x: w * x, S((3,), "float32"), S((3,), "float32"), optimizer=optax.sgd(1.0)),
         TraceError,
-        "float32[3]; a loss is",
+        "float32[3]; a loss must be",
     ),
     (lambda: step_program(dims={"w1": "a b c"}), DimensionError, "`params/w1` has 2 dimensions, [8, 32]; `a b c` names 3."),
     (lambda: step_program(dims={"w1": "a"}), DimensionError, "`params/w1` has 2 dimensions, [8, 32]; `a` names 1."),
@@ -190,12 +190,12 @@ WHOLE_ERRORS = [
     ),
     (
         lambda: whole_and_float(1),
-        "`params/n0` is int32[4]; a parameter has a gradient, so it is of floating-point numbers.\n"
+        "`params/n0` is int32[4]; a parameter has a gradient, so it must be floating-point.\n"
         '  Try: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
     ),
     (
         lambda: whole_and_float(3),
-        "`params/n0` is int32[4], and 2 more are no floats either; a parameter has a gradient, so it is of floating-point numbers.\n"
+        "`params/n0` is int32[4], and 2 more are not floats; a parameter has a gradient, so it must be floating-point.\n"
         '  Try: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
     ),
     (lambda: trace(3), "`fn` is 3; it should be a function of arrays.\n  Try: write `trace(function, *arguments)`."),

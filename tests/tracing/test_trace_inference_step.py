@@ -50,10 +50,10 @@ def test_a_run_begins_with_what_is_made_and_is_fed_what_is_given():
 
 WRONG = {
     "`step` does not return two values, its cache and a result.": lambda _params, cache, _batch: cache,
-    "The cache that `step` returns is not like the one it takes: `cache/length` is not returned.": (
+    "The cache that `step` returns differs from the cache it takes: `cache/length` is not returned.": (
         lambda _params, cache, batch: ({"seen": cache["seen"]}, batch)
     ),
-    "The cache that `step` returns is not like the one it takes: `cache/seen` is float32[4, 16] and becomes bfloat16[4, 16].": (
+    "The cache that `step` returns differs from the cache it takes: `cache/seen` is float32[4, 16] and becomes bfloat16[4, 16].": (
         lambda _params, cache, batch: (cache | {"seen": cache["seen"].astype("bfloat16")}, batch)
     ),
 }
@@ -69,9 +69,9 @@ def test_a_step_that_does_not_give_its_cache_back_is_refused(message):
 
 def test_what_only_training_has_and_what_is_written_in_the_step_are_no_edits_of_it():
     changes = {
-        "remat": (wb.Remat.parse("full"), RematError, "is traced as it is; remat is about what is kept for a backward pass."),
-        "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the types of its weights and of its cache are written in it."),
-        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "has no optimiser whose state could be in the host's memory."),
+        "remat": (wb.Remat.parse("full"), RematError, "is not a training step; remat needs a backward pass."),
+        "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the types of its weights and cache are fixed by the function."),
+        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "has no optimiser, so no state can be in host memory."),
     }
     for name, (change, kind, said) in changes.items():
         with pytest.raises(kind) as caught:

@@ -144,19 +144,19 @@ def test_what_the_host_has_no_room_for_is_said():
         (
             lambda: step(optax.sgd(1.0)).variant(offload=HOST),
             OffloadError,
-            "The optimiser of `loss` keeps no state but scalars, so nothing of it could be in the host's memory.\n"
+            "The optimiser of `loss` keeps only scalars as state, so there is nothing to keep in host memory.\n"
             "  Try: leave `offload` out · choose an optimiser with moments, `optax.adamw(3e-4)`.",
         ),
         (
             lambda: wb.trace(lambda x: x + 1, jnp.ones(2), name="add").variant(offload=HOST),
             OffloadError,
-            "`add` has no optimiser whose state could be in the host's memory.\n"
+            "`add` has no optimiser, so no state can be in host memory.\n"
             "  Try: trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)` · leave `offload` out.",
         ),
         (
             lambda: Offload.parse("params"),
             OffloadError,
-            "`params` cannot be kept in host memory; the choices are `optimizer_state`, or `nothing`.\n"
+            "`params` cannot be kept in host memory; choose `optimizer_state` or `nothing`.\n"
             "  Try: write `optimizer_state` · offload activations by remat, `offload_dots_no_batch`.",
         ),
         (

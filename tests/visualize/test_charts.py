@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.equal_stages import equal_stages
 from tests.support.packed_spans import read_spans
 from tests.support.steps import CURVE, KERNELS, step_report
 from tests.support.traces import measured_trace, timed_report
 from tests.visualize.test_found_plans import FOUND, MIB
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.stage_cost import equal_stages
 from workbench.core.tensor import Role
 from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel import simulate as simulate_fleet
@@ -31,10 +31,10 @@ from workbench.visualize.charts.memory_chart import memory_charts
 from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
 from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.charts.timeline_chart import timeline_chart
-from workbench.visualize.found_plans import FrontSigns
+from workbench.visualize.found_plans import FrontOverlays
 from workbench.visualize.step_timeline import timeline_parts
 
-SIGNS = FrontSigns("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
+SIGNS = FrontOverlays("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
 
 
 JOBS = tuple(Job(name, (Unit(0, Pass.FORWARD, 1.0, load=0.5), Unit(0, Pass.BACKWARD, 2.0)), 3) for name in ("a", "b", "c"))

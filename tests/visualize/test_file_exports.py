@@ -15,7 +15,7 @@ from tests.support.trace_format import EVENTS, verify_threads
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli.main import main
 from workbench.documents import parse_plan
-from workbench.documents.export.chrome_trace import COMPILED
+from workbench.documents.chrome_trace import COMPILED
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan

@@ -10,7 +10,7 @@ from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures, ParetoFront
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Polyline
-from workbench.visualize.found_plans import FoundPlan, FrontSigns, found_plans
+from workbench.visualize.found_plans import FoundPlan, FrontOverlays, found_plans
 
 MIB = 1 << 20
 FOUND = (
@@ -56,11 +56,11 @@ def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
 
 def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they_are_near():
     limits = AtMost("memory", 10 * MIB), AtMost("seconds", 4.0)
-    near = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), "slower", limits, least=0.8))
+    near = found_plans(FOUND, signs=FrontOverlays("1", Figures(1.2, 9 * MIB, 8), "slower", limits, least=0.8))
     assert {"present plan", "at most 10.0 MiB a device", "at most 4.00 s a step", "no plan is faster"} <= set(texts(near))
     assert "The present plan: 1.20 s, 9.00 MiB: slower" in {each.title for each in near.drawing.rectangles}
     limits = AtMost("memory", 900 * MIB), AtMost("seconds", 40.0)
-    far = found_plans(FOUND, signs=FrontSigns("1", limits=limits, least=0.0008))
+    far = found_plans(FOUND, signs=FrontOverlays("1", limits=limits, least=0.0008))
     assert not {"present plan", "at most 900 MiB a device", "at most 40.0 s a step", "no plan is faster"} & set(texts(far))
     assert far.drawing.width == found_plans(FOUND).drawing.width
 
@@ -71,7 +71,7 @@ def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they
 )
 def test_a_present_plan_outside_the_picture_stands_on_its_edge_with_an_arrow(seconds, memory, arrow):
     far = Figures(seconds, memory * MIB, 8)
-    picture = found_plans(FOUND, signs=FrontSigns(now=far))
+    picture = found_plans(FOUND, signs=FrontOverlays(now=far))
     [text] = [each for each in texts(picture) if each.startswith("present plan")]
     assert text == f"present plan: {format_seconds(seconds)}, {format_bytes(memory * MIB)} {arrow}"
     square = next(each for each in picture.drawing.rectangles if each.title)
@@ -81,7 +81,7 @@ def test_a_present_plan_outside_the_picture_stands_on_its_edge_with_an_arrow(sec
 
 @pytest.mark.parametrize("key", ["1", "3"])
 def test_the_chosen_plan_has_a_ring_on_the_front_or_off_it(key):
-    ringed = found_plans(FOUND, signs=FrontSigns(key))
+    ringed = found_plans(FOUND, signs=FrontOverlays(key))
     place = opening(ringed)[key]
     assert len([each for each in ringed.drawing.dots if each.radius == 10]) == 1
     assert next((each.x, each.y) for each in ringed.drawing.dots if each.radius == 10) == (place.x, place.y)

@@ -16,7 +16,7 @@ from tests.support.placements import image_batch, placed, placements
 from tests.support.strategies import meshes
 from workbench.reports.placement import Placement
 from workbench.visualize.draw.bars import stack_bars
-from workbench.visualize.draw.device_shards import DeviceShard, UnitRect, choose_shown, count_parts, grid, part_of, projection
+from workbench.visualize.draw.device_shards import DeviceShard, UnitRect, count_parts, elide_positions, grid, part_of, projection
 from workbench.visualize.draw.drawing_marks import Label, Polyline, Rectangle, fit_drawing, text_width
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
@@ -139,7 +139,7 @@ def test_a_grid_shows_devices_of_the_mesh_once_and_says_what_it_leaves_out(mesh,
 
 @given(st.integers(1, 3000), st.integers(3, 12))
 def test_what_is_shown_fits_begins_with_the_first_and_ends_with_the_last(count, most):
-    places = choose_shown(count, most)
+    places = elide_positions(count, most)
     assert len(places) == min(count, most)
     assert (places[0], places[-1]) == (0, count - 1)
 

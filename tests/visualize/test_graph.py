@@ -18,7 +18,7 @@ from workbench.visualize.draw import graphviz_layout, palette
 from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of
 from workbench.visualize.draw.drawing_marks import text_width
 from workbench.visualize.graph import dot_of, heat_colour, shown_graph
-from workbench.visualize.graph_boxes import pills_of
+from workbench.visualize.graph_boxes import collect_pills
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_the_graph_of_a_real_step_knows_its_kernels_and_all_it_sends(gpt):
 
 def test_the_dots_of_a_real_step_lie_in_their_frames(gpt):
     collapsed = collapse(gpt.graph)
-    layout = graphviz_layout.lay_out_dot(dot_of(collapsed, pills_of(collapsed)))
+    layout = graphviz_layout.layout_dot(dot_of(collapsed, collect_pills(collapsed)))
     assert layout is not None
     assert len(choose_open_scopes(gpt.graph)) >= 2
     for scope, frame in layout.scopes.items():
@@ -138,9 +138,9 @@ def test_cost_is_a_colour_with_a_legend():
 def test_without_graphviz_in_any_form_the_outline_is_the_picture(monkeypatch):
     monkeypatch.setattr(graphviz_layout, "_run_program", lambda _: None)
     monkeypatch.setattr(graphviz_layout, "_run_module", lambda _: None)
-    graphviz_layout.lay_out_dot.cache_clear()
+    graphviz_layout.layout_dot.cache_clear()
     made = graph(step_report())
-    graphviz_layout.lay_out_dot.cache_clear()
+    graphviz_layout.layout_dot.cache_clear()
     assert any("pip install" in label.text for label in made.drawing.labels)
 
 

@@ -1,6 +1,7 @@
 """Roofline, step, memory map, shapes, real devices; and pictures as files."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -139,10 +140,31 @@ def test_real_devices_are_those_of_the_wiring():
 
 
 def test_hosts_are_named_where_hardware_has_nodes():
-    placement = placed((16,), "a", "[x]", "x:16")
-    made = device_grid(placement, parse_hardware("2 nodes of 8 H100"))
+    nodes = parse_hardware("2 nodes of 8 H100")
+    made = device_grid(placed((16,), "a", "[x]", "x:8 y:2"), nodes)
     assert "15 is #15 node 1 device 7" in made.text
     assert any("(#15 node 1 device 7)" in each.title for each in made.drawing.rectangles)
+    bars = device_grid(placed((16,), "a", "[x]", "x:16"), nodes).drawing.rectangles
+    assert [each.title for each in bars] == ["node 0, device 0 to 7", "node 1, device 0 to 7"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "split", "mesh", "bars"),
+    [
+        ("TPU v5p 4x4x8", "[data, -]", "data:16 model:8", {"x0 y1, z 0 to 7": "[300:600, :]", "x3 y3, z 0 to 7": "[4500:4800, :]"}),
+        ("TPU v5p 4x4x8", "[-, model]", "data:16 model:8", {"x0 y1, z 0 to 7": "[:, 0:800] … [:, 5600:6400]"}),
+        ("17 nodes of 8 H100", "[data, model]", "data:16 model:8", {"node 15, device 0 to 7": "[4500:4800, 0:800] …"}),
+        (None, "[all, -]", "all:200", {"all 100, all 0 to 49": "[2400:2424, :] … [3576:3600, :]"}),
+    ],
+)
+def test_a_map_has_every_device_of_a_large_mesh_in_its_place(hardware, split, mesh, bars):
+    placement = placed((4800, 6400), "a b", split, mesh)
+    drawing = device_grid(placement, hardware and parse_hardware(hardware)).drawing
+    places = [each.title.partition(":")[0] for each in drawing.rectangles]
+    spans = [re.fullmatch(r".* (\d+) to (\d+)", place).groups() for place in places]
+    assert sum(int(last) - int(first) + 1 for first, last in spans) == placement.mesh.size
+    parts = dict(zip(places, (label.text for label in drawing.labels if label.anchor == "middle"), strict=True))
+    assert {place: parts[place] for place in bars} == bars
 
 
 def test_a_mesh_that_does_not_fit_the_hardware_shows_no_devices_of_it():

@@ -46,17 +46,9 @@ def test_a_drop_becomes_an_edit_and_the_answer_names_the_gesture(session):
     assert screen.send("redo")["layout"] == "batch:data; hidden:model"
 
 
-def test_a_drop_is_worked_out_while_the_chip_is_in_hand_and_nothing_is_said(session, monkeypatch):
-    screen = Screen(session)
-    plan, shown = session.plan, screen.count
-    screen.board.answer({"verb": "drop", "dim": "hidden", "source": "", "target": "model", "add": False, "ahead": True})
-    assert (session.plan, screen.count) == (plan, shown)
-    monkeypatch.setattr("workbench.session.plan_history.analyze", Mock(side_effect=AssertionError("worked out before")))
-    assert screen.send("drop", dim="hidden", source="", target="model", add=False)["layout"] == "batch:data; hidden:model"
-
-
 @pytest.mark.parametrize(
-    "gesture", [{}, {"verb": "drop"}, {"verb": "drop", "dim": "hidden", "source": "", "target": "data"}, {"verb": "undo"}]
+    "gesture",
+    [{}, {"verb": "preview", "targets": 3}, {"verb": "preview", "dim": "nothing", "key": "n"}, {"verb": "drop"}, {"verb": "undo"}],
 )
 def test_nothing_is_said_of_what_can_not_be_worked_out_ahead(session, gesture):
     screen = Screen(session)
@@ -64,14 +56,6 @@ def test_nothing_is_said_of_what_can_not_be_worked_out_ahead(session, gesture):
     screen.board.answer({**gesture, "ahead": True})
     assert screen.count == shown
     assert session.edits == ()
-
-
-def test_a_drop_of_a_slow_program_is_not_worked_out_ahead(session):
-    """The hand may let go elsewhere, and would wait for both."""
-    screen = Screen(session)
-    session.seconds, session.foresee = 0.7, Mock()
-    screen.board.answer({"verb": "drop", "dim": "hidden", "source": "", "target": "model", "ahead": True})
-    session.foresee.assert_not_called()
 
 
 def test_an_illegal_drop_changes_nothing_and_says_why_where_it_was(session):
@@ -144,6 +128,12 @@ def test_tabs_open_and_search(session):
     assert screen.shown["table"]["tab"] == "values"
     assert screen.shown["table"]["blocks"][0]["rows"]
     assert [tab["key"] for tab in screen.shown["board"]["tabs"] if tab["open"]] == ["values"]
+
+
+def test_a_tab_of_an_old_link_opens_another_one_and_the_page_does_not_wait_for_it(session):
+    screen = Screen(session)
+    screen.send("open", tab="nonsense")
+    assert [tab["key"] for tab in screen.shown["board"]["tabs"] if tab["open"]] == [screen.shown["table"]["tab"]]
 
 
 def test_a_measured_figure_and_the_answer_why_are_of_one_run(session):

@@ -19,9 +19,9 @@ from workbench.widgets.gestures.gesture_codec import (
     BOARD_GESTURES,
     EDIT_GESTURES,
     FLEET_GESTURES,
-    asked_hardware,
     kind_of,
     read_gesture,
+    requested_hardware,
     verify_gesture,
     zone_of,
 )
@@ -67,7 +67,7 @@ def test_a_gesture_of_the_fleet_that_is_written_is_read_back(message):
 @settings(max_examples=300)
 def test_whatever_stands_in_the_fields_is_read_or_refused_in_words(message):
     assert isinstance(zone_of(message), str)
-    asked_hardware(message)
+    requested_hardware(message)
     with suppress(WorkbenchError):
         gesture = read_gesture(message)
         assert read_gesture(gesture.as_message()) == gesture

@@ -107,7 +107,7 @@ def test_after_an_edit_what_was_compiled_is_marked_and_comes_back_with_undo(scre
     assert screen.shown["live"]["compile"]["stale"] is True
     assert "batch:data" in screen.shown["live"]["compile"]["of"]
     screen.send("open", tab="compared")
-    assert "before the last edits" in screen.shown["table"]["blocks"][0]["note"]
+    assert "Before the last edits" in screen.shown["table"]["blocks"][0]["note"]
     screen.send("undo")
     assert screen.shown["live"]["compile"]["stale"] is False
     assert figure(screen, "memory")["tiers"][0]["stale"] == ""

@@ -106,7 +106,7 @@ def test_a_question_about_another_program_brings_its_plan_and_undo_takes_it_back
     assert screen.session.plan == ONE["share"].plan
     screen.do(verb="undo")
     assert screen.session.plan == other
-    assert "It is a plan of `two-layer`" in screen.exercise["about"]
+    assert "It is a plan for `two-layer`" in screen.exercise["about"]
     assert screen.met == [None, None, None]
     screen.do(verb="start_question")
     assert screen.exercise["about"] == ""
@@ -145,7 +145,7 @@ def test_a_cell_needs_a_plan_or_an_exercise_that_asks_for_one():
     assert Workbench(exercise=ONE).plan == ONE.first_plan
     with pytest.raises(WorkbenchError, match="A board needs a plan"):
         Workbench()
-    with pytest.raises(WorkbenchError, match="asks for no plan"):
+    with pytest.raises(WorkbenchError, match="does not ask for a plan"):
         Workbench(exercise=Exercise("one", "One", (ONE["which"],)))
 
 
@@ -178,3 +178,16 @@ def test_a_host_offers_what_it_may():
     Board(screens[1].session, screens[1].shown.__setitem__, host=host)
     assert "find" not in [each["key"] for each in screens[1].shown["board"]["tabs"]]
     assert [each.shown["board"]["files"]["exchanges"] for each in screens] == [True, False]
+
+
+def test_figures_that_would_answer_the_next_prediction_stay_hidden():
+    """The first two questions of this lesson ask for predictions, the third for a plan."""
+    screen = Screen(ZERO, ZERO.first_plan)
+    attempts = screen.board._exercise._progress.attempts
+    shown = []
+    for question in ZERO.questions[:2]:
+        screen.do(verb="question", name=question.name)
+        shown.append(screen.exercise["predicting"])
+        attempts[question.name].is_done = True
+    screen.do(verb="question", name=ZERO.questions[0].name)
+    assert [*shown, screen.exercise["predicting"]] == [True, True, False]

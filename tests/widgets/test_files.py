@@ -42,6 +42,15 @@ def test_a_host_with_a_file_saves_there_and_says_where(session):
     assert (saved, files["word"], files["download"], files["path"]) == ([session.plan], "Saved to mine.plan.json.", None, "mine.plan.json")
 
 
+def test_a_plan_is_named_when_it_is_saved_where_others_look_for_it(session):
+    saved = []
+    screen = Screen(session, host=Host(save=lambda plan: saved.append(plan) or "", names_saved=True))
+    files = screen.send("save")["files"]
+    assert (saved, files["sheet"]["kind"], files["sheet"]["text"]) == ([], "save", session.plan.name)
+    files = screen.send("save", name=" fast  one ")["files"]
+    assert ([plan.name for plan in saved], files["sheet"], files["word"]) == (["fast one"], None, "")
+
+
 def test_a_host_that_cannot_save_says_why(session):
     def refuse(_plan):
         raise DocumentError("The disk is full.", ["choose another folder"])

@@ -12,7 +12,7 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import find_candidate, on_searched_hardware
+from workbench.search.present_plan import find_candidate, move_to_searched_hardware
 from workbench.search.requirements import AtMost, Pin
 from workbench.units import parse_bytes
 from workbench.widgets.find import find_form
@@ -131,10 +131,10 @@ def test_tokens_in_days_are_a_limit_on_the_step():
 def test_a_plan_at_another_price_is_the_present_one_at_the_price_that_is_searched_with(plan):
     task = read_task(FindGesture("8 TPU v5e, 2.5 $/h"), plan)
     space = make_space(task.plan, **task.choices)
-    assert on_searched_hardware(space, plan).hardware == plan.hardware.with_price(2.5)
+    assert move_to_searched_hardware(space, plan).hardware == plan.hardware.with_price(2.5)
     assert find_candidate(space, plan.updated(mesh="data:8")).hardware == "TPU v5e 2x4, 2.5 $/h"
     other = plan.updated(hardware=parse_hardware("TPU v5p 2x2x1"))
-    assert on_searched_hardware(space, other) is other
+    assert move_to_searched_hardware(space, other) is other
 
 
 def test_more_devices_of_the_same_kind_keep_its_options(plan):

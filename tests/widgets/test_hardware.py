@@ -37,7 +37,7 @@ CHOICES = [
 ]
 REFUSALS = [
     ("TPU v5e", "4x4x4", "has 3 sides"),
-    ("H100", "8, fast", "There is no option `fast`"),
+    ("H100", "8, fast", "Hardware has no option `fast`"),
     ("H100", "8, node=1 GB/s", "There is no link `node`"),
     ("TPU v5e", "big", "`big` is not a shape of TPU v5e"),
     ("H100", "9", "8 H100, not 9"),

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.scripted import compiled, measurement
 from tests.widgets.test_board import Screen
-from workbench.app.runners.job_queue import JobQueue
+from workbench.app.runners.job_queue import RUN_LIMIT, JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
-from workbench.app.runners.worker_runner import RUN_LIMIT, WorkerRunner
+from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.public_plan import Plan
@@ -91,7 +91,7 @@ def test_who_cannot_be_told_leaves(caplog):
     assert line.told["c"] == [1]
     first.leave()
     assert line.told["c"] == [1, 0]
-    assert "leaves it" in caplog.text
+    assert "was removed" in caplog.text
 
 
 def test_from_many_threads_never_more_than_the_limit_and_all_have_their_turn():

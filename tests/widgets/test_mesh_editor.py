@@ -12,7 +12,7 @@ from workbench.errors import MeshError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, SetMesh
-from workbench.visualize.draw.palette import AXES, axes_coloured, axis_colour, number_axes
+from workbench.visualize.draw.palette import AXES, axis_colour, fixed_axis_colours, number_axes
 from workbench.widgets.board.board_state import board_state, device_count
 from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.key_figures import figures
@@ -94,7 +94,7 @@ def test_an_axis_keeps_its_colour_while_others_are_added_before_it_moved_removed
 def test_pictures_and_tables_have_the_colours_of_the_board(session):
     screen = Screen(session)
     session.apply(SetMesh(Mesh("pipe:1 data:4 model:2")))
-    with axes_coloured(axis_colours(session)):
+    with fixed_axis_colours(axis_colours(session)):
         assert axis_colour("data", session.plan.mesh) == AXES[0]
     assert axis_colour("data", session.plan.mesh) == AXES[1], "without a board by index"
     assert "'name': 'data', 'colour': 0" in str(screen.shown["table"]["blocks"])

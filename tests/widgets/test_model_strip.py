@@ -10,7 +10,7 @@ from tests.widgets.test_start_panel import StartedBoard
 from workbench.models import build
 from workbench.plan.edits import OpenPlan
 from workbench.public_plan import Plan
-from workbench.widgets.start.model_sizes import kept_layout, resized_plan
+from workbench.widgets.start.model_sizes import applicable_layout, resized_plan
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_choice_of_another_preset_keeps_what_the_layout_names():
 
 def test_statements_about_what_a_program_does_not_have_are_left_out():
     layout = Plan(build("gpt"), "data:2 model:2", "batch:data; heads:model; params/layers/mlp/w1=[-, -, model]").layout
-    assert str(kept_layout(layout, build("two_layer"))) == "batch:data"
+    assert str(applicable_layout(layout, build("two_layer"))) == "batch:data"
 
 
 def test_what_is_retraced_keeps_precision_and_names_that_a_person_gave():

@@ -79,6 +79,17 @@ def test_a_selected_argument_is_the_one_whose_parts_the_devices_show():
     assert "Select a tensor" in unselected["note"]
 
 
+def test_the_devices_offer_each_tensor_once_for_all_layers():
+    report = step_report()
+    picker = device_blocks(report, "params/layers/1/w2")[0]["picker"]
+    values = [option["value"] for option in picker["options"]]
+    assert picker["chosen"] == "params/layers/1/w2"
+    assert values.count("params/layers/1/w2") == 1
+    assert "params/layers/0/w2" not in values
+    label = next(option["label"] for option in picker["options"] if option["value"] == picker["chosen"])
+    assert label.startswith("params/layers/*/w2 [")
+
+
 def test_a_moment_of_the_step_shows_what_is_alive_there_and_again_the_peak():
     report = step_report()
     views = Views().at("4", report)

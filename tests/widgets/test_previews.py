@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
 from workbench.models import build
-from workbench.plan.edits import Override
+from workbench.plan.edits import Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 
@@ -21,7 +21,13 @@ def make_session(layout="batch:data"):
 
 def lift(screen, dim, source="", targets=("", "data", "model")):
     """The previews of a chip in hand, by zone."""
-    return screen.send("preview", key=dim, dim=dim, source=source, targets=list(targets))["previews"]["zones"]
+    announce(screen, dim, source, targets)
+    return screen.shown["board"]["previews"]["zones"]
+
+
+def announce(screen, dim, source, targets, target=None):
+    drag = {"key": dim, "dim": dim, "source": source, "targets": list(targets), "target": target}
+    screen.board.answer({"verb": "preview", "ahead": True, **drag})
 
 
 @settings(max_examples=10)
@@ -43,15 +49,37 @@ def test_the_preview_of_a_zone_is_the_change_that_the_drop_makes(dim, target, la
 def test_every_zone_is_previewed_one_after_another_and_the_one_under_the_pointer_first():
     waiting = []
     screen = Screen(make_session(), defer=waiting.append)
-    screen.send("preview", key="hidden", dim="hidden", source="", targets=["data", "model"])
-    screen.board.answer({"verb": "drop", "ahead": True, "dim": "hidden", "source": "", "target": "model"})
-    while not screen.shown["board"]["previews"]["zones"]:
+    announce(screen, "hidden", "", ("data", "model"))
+    announce(screen, "hidden", "", ("data", "model"), target="model")
+    while not screen.shown["board"]["previews"]:
         waiting.pop(0)()
     assert list(screen.shown["board"]["previews"]["zones"]) == ["model"]
     while waiting:
         waiting.pop(0)()
     assert set(screen.shown["board"]["previews"]["zones"]) == {"model", "data"}
     assert screen.send("dismiss")["previews"] is None
+
+
+def test_of_a_slow_program_only_the_zone_under_the_pointer_is_previewed(monkeypatch):
+    """The hand may let go elsewhere, and would wait for all."""
+    monkeypatch.setattr("workbench.widgets.board.precompute_drops.PREVIEWED_WITHIN", -1.0)
+    screen = Screen(make_session())
+    announce(screen, "hidden", "", ("", "data", "model"), target="model")
+    assert set(screen.shown["board"]["previews"]["zones"]) == {"model"}
+    announce(screen, "hidden", "", ("", "data", "model"))
+    announce(screen, "hidden", "", ("", "data", "model"), target="data")
+    assert set(screen.shown["board"]["previews"]["zones"]) == {"model", "data"}
+
+
+def test_a_chip_taken_again_has_its_previews_until_the_plan_changes():
+    screen = Screen(make_session())
+    before, count = lift(screen, "hidden"), screen.count
+    assert lift(screen, "hidden") == before
+    assert screen.count == count
+    screen.board.session.undo()
+    screen.board.session.apply(ShardDim("io", ("model",)))
+    assert screen.shown["board"]["previews"] is None
+    assert lift(screen, "hidden") != before
 
 
 def test_a_drop_after_its_preview_computes_nothing_again(monkeypatch):

@@ -153,7 +153,7 @@ def test_recipes_are_recorded_and_applied_and_rounds_decide_between_two_dimensio
 
 
 def test_a_question_about_a_pipeline_has_its_controls_boundaries_and_pictures():
-    program = build("gpt", layers=8, d_model=64, heads=4, d_head=16, d_ff=128, vocab=128, seq=32, batch=8)
+    program = build("gpt", layers=4, d_model=64, heads=4, d_head=16, d_ff=128, vocab=128, seq=32, batch=8)
     spec = "stages:2 micro_batches:2 schedule:gpipe remat:never"
     plan = Plan(program, "stage:2", hardware="2 H100", pipeline=spec)
     made = record_board(plan, 1, asked(plan, Devices(2), "pipeline")).record()
@@ -164,8 +164,8 @@ def test_a_question_about_a_pipeline_has_its_controls_boundaries_and_pictures():
     blocks = part(made, begin["tables"]["pipeline"])["blocks"]
     assert blocks[1]["picture"]["svg"].startswith("<svg")
     assert blocks[1]["picture"]["charts"] == []
-    state, _ = follow(made, "pipeline|boundary|1 layers/6")
-    assert part(made, state["tables"]["pipeline"])["blocks"][0]["stages"]["board"]["starts"] == [7]
+    state, _ = follow(made, "pipeline|boundary|1 layers/3")
+    assert part(made, state["tables"]["pipeline"])["blocks"][0]["stages"]["board"]["starts"] == [4]
     there, _ = follow(made, "pipeline|schedule|1f1b", "pipeline|schedule|gpipe")
     assert there is begin
 

@@ -132,8 +132,8 @@ def test_the_change_by_an_edit_is_shown_within_a_tier(screen):
 def test_a_chip_in_hand_is_let_go_before_the_figures_settle(screen, monkeypatch):
     later = []
     monkeypatch.setattr(screen.board._settler, "_call_later", lambda _seconds, work: later.append(work))
-    drop = {"verb": "drop", "dim": "hidden", "source": "", "target": "model", "add": False}
-    screen.board.answer({**drop, "ahead": True})
+    drag = {"dim": "hidden", "source": "", "target": "model", "targets": ["model"], "add": False}
+    screen.board.answer({"verb": "preview", **drag, "ahead": True})
     assert tiers(screen.answer())["sent"] == "planned"
     while later:
         monkeypatch.setattr("workbench.widgets.board.board.time", Mock(monotonic=lambda: screen.board._free_at))

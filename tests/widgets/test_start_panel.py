@@ -72,7 +72,7 @@ def test_a_board_that_offers_no_start_has_no_panel_and_refuses_its_gestures():
     refusal = board.send("choose_model", model="two_layer")["refusal"]
     assert refusal == {
         "zone": "start panel",
-        "message": "This board begins no other plans.",
+        "message": "This board cannot start other plans.",
         "ways_out": ["open a board of your own"],
         "edits": [],
     }
@@ -89,7 +89,7 @@ def test_the_panel_lists_the_zoo_the_machines_and_the_lessons_while_it_is_open(s
 
 def test_two_choices_answer_and_a_third_opens_a_plan_that_fits(started):
     started.send("choose_model", model="decoder/llama3-8b")
-    assert started.start["model"]["title"] == "llama3-8b"
+    assert (started.start["model"]["title"], started.start["missing"]) == ("llama3-8b", "Now choose machines.")
     assert started.start["answer"] is None
     started.send("choose_machines", on="8 H100")
     phase = started.start["work"]["phase"]
@@ -121,10 +121,11 @@ def test_what_does_not_fit_says_so_with_the_nearest_that_would(started):
 
 
 def test_a_model_without_an_architecture_is_planned_by_recipes(started):
-    started.send("choose_machines", on="4 A100")
-    started.send("choose_model", model="mnist")
+    assert started.send("choose_machines", on="4 A100")["start"]["missing"] == "Now choose a model."
+    assert started.send("choose_model", model="mnist")["start"]["missing"] == ""
     answer = started.settled()["answer"]
     assert answer["headline"] == "mnist fits on 4 A100-80GB; 1 device is enough."
+    assert cells(answer["rows"][1])["layout"] == "one device"
     started.send("open_layout", goal="fewest devices")
     started.wait(lambda: not started.start["open"])
     assert started.board.session.plan.mesh.size == 1
@@ -147,13 +148,13 @@ def test_a_config_is_read_and_a_plan_file_opens(started):
     ("verb", "fields", "message"),
     [
         ("choose_model", {"model": "decoder/llama9"}, "There is no preset `llama9`"),
-        ("choose_model", {"model": "os:system"}, "There is no function `os:system` to begin with here."),
+        ("choose_model", {"model": "os:system"}, "There is no function `os:system` here to start with."),
         ("choose_machines", {"on": "8 H1000"}, "There is no hardware `H1000`"),
         ("choose_machines", {"on": "attached"}, "No devices are attached to this board."),
-        ("start_file", {"name": "a.json", "text": "{"}, "`a.json` is not JSON that can be read"),
+        ("start_file", {"name": "a.json", "text": "{"}, "`a.json` is not valid JSON"),
         ("start_file", {"name": "a.json", "text": None}, "`a.json` is too large."),
         ("start_file", {"name": "a.json", "text": '{"model_type": "unheard"}'}, "`a.json`: There is no `model_type` `unheard`"),
-        ("open_layout", {"goal": "fastest"}, "There is no answer yet to open a layout of."),
+        ("open_layout", {"goal": "fastest"}, "There is no answer yet, so no layout to open."),
     ],
 )
 def test_what_cannot_be_chosen_is_refused_in_the_panel(started, verb, fields, message):
@@ -220,6 +221,28 @@ def test_what_no_recipe_fits_says_on_how_many_devices_that_was_tried():
     hardware = parse_hardware("4 H100")
     answer = RecipeAnswer("big", hardware, {}, None, 256)
     assert answer.state()["headline"] == "big on 4 H100: no recipe fits, on up to 256 devices."
+
+
+def test_configs_of_the_folder_and_of_the_folders_in_it_are_listed_and_one_is_chosen(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    for name, text in (
+        ("config.json", json.dumps({**config, "vocab_size": 256})),
+        ("mine/config.json", json.dumps({**config, "vocab_size": 512, "_name_or_path": "me/mine"})),
+        ("other/config.json", '{"compiler": "of another tool"}'),
+        ("broken/config.json", "{"),
+        (".hidden/config.json", json.dumps(config)),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    board = StartedBoard(folder=tmp_path)
+    assert [(each["key"], each["about"]) for each in board.start["configs"]] == [
+        ("file/config.json", "Llama, 115k parameters"),
+        ("file/mine/config.json", "Llama, 148k parameters"),
+    ]
+    board.send("choose_model", model="file/mine/config.json")
+    assert (board.start["model"]["title"], board.start["model"]["sized"]) == ("mine", True)
+    assert board.send("choose_model", model="file/../config.json")["refusal"]
+    board.board.close()
 
 
 def test_functions_of_the_folder_are_listed_unread_and_one_that_is_allowed_begins_a_plan(tmp_path, monkeypatch):

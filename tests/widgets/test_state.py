@@ -180,11 +180,11 @@ def test_alike_layers_are_judged_once():
     """96 layers cost no more than one: the board stays quick on deep models."""
     from tests.support.programs import parameter, program
     from workbench.public_plan import Plan
-    from workbench.widgets.board.drop_legality import one_of_each_kind
+    from workbench.widgets.board.drop_legality import distinct_arguments
 
     layers = (parameter(f"params/layers/{layer}/w1", d_model=8, d_ff=32) for layer in range(96))
     plan = Plan(program(*layers), "data:4 model:2", "params/layers/7/w1=[-, model]")
-    assert [tensor.path for tensor in one_of_each_kind(plan).arguments] == ["params/layers/0/w1", "params/layers/7/w1"]
+    assert [tensor.path for tensor in distinct_arguments(plan).arguments] == ["params/layers/0/w1", "params/layers/7/w1"]
 
 
 def test_a_session_with_no_mesh_axes_still_has_a_board(two_layer):

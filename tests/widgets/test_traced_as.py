@@ -5,15 +5,21 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
+from tests.support.choosing import share_of
+from tests.support.layered import stack
 from workbench.core.offload import Offload
+from workbench.core.precision import Precision
 from workbench.core.remat import Remat
-from workbench.models import build
+from workbench.models import ALL_MODELS, build
 from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.tracing import checkpoint_name, layer, trace_training
 from workbench.widgets.board.board import Board
 
 pytestmark = pytest.mark.compile
+
+
+CHEAP = ("two_layer", "einsum", "mnist", "deep_unet", "decoder_decode", "mixture_decode")  # the others take seconds for one choice
 
 
 class Screen:
@@ -43,8 +49,8 @@ def program():
     return build("gpt", layers=2)
 
 
-def test_each_item_of_the_menus_is_done_and_shown(program):
-    screen = Screen(program)
+def test_each_item_of_the_menus_is_done_and_shown():
+    screen = Screen(stack(width=16))
     assert screen.values == {"remat": "as traced", "precision": "as traced", "offload": "nothing"}
     for key, option in screen.options.items():
         for item in option["menu"]:
@@ -102,10 +108,35 @@ def test_values_that_a_function_names_are_offered():
     import optax
 
     program = trace_training(loss, {"w": jnp.ones((8, 8))}, jnp.ones((4, 8)), optimizer=optax.sgd(0.1), dims={"batch": "batch io"})
-    assert program.named_values == ("wide",)
+    assert ("remat", "save:wide") in program.choices
     assert "save:wide" in [each["label"] for each in Screen(program).options["remat"]["menu"]]
 
 
-def test_inference_has_a_precision_and_what_cannot_be_traced_again_no_options(program):
-    assert list(Screen(build("decoder_decode", preset="tiny")).options) == ["precision"]
+def test_a_forward_function_has_a_precision_and_what_cannot_be_traced_otherwise_no_options(program):
+    assert list(Screen(build("two_layer")).options) == ["precision"]
+    assert Screen(build("decoder_decode", preset="tiny")).options == {}, "the function fixes its types"
     assert Screen(replace(program, retrace=None)).options == {}
+
+
+@pytest.mark.parametrize(
+    "name", [each.name if each.name in CHEAP else pytest.param(each.name, marks=pytest.mark.nightly) for each in ALL_MODELS]
+)
+def test_what_is_offered_for_a_model_of_the_zoo_is_accepted(name, request):
+    program = build(name)
+    for option, text in share_of(request.config, program.choices, 5):
+        value = {"remat": Remat, "precision": Precision, "offload": Offload}[option].parse(text)
+        assert getattr(program.variant(**{option: value}), option) == value
+
+
+def test_without_layers_scopes_are_recomputed_and_moments_alone_are_kept_on_the_host():
+    offered = build("mnist").choices
+    assert [text for option, text in offered if option == "remat"] == [
+        "as traced",
+        "none",
+        "recompute:hidden",
+        "recompute:logits",
+        "recompute:loss",
+    ]
+    assert ("precision", "float8") not in offered
+    assert ("offload", "optimizer_state") not in offered
+    assert ("offload", "optimizer_state") in build("mnist", optimizer="adam").choices

@@ -1,5 +1,4 @@
-"""Models of frameworks, which are objects with state, keys and steps of their own, put in as programs. A framework is imported when one of
-its models is given; `ADAPTERS` is all of them."""
+"""Adapters (`ADAPTERS`) that trace models of other frameworks, each imported only when one of its models is traced."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,8 +13,7 @@ from workbench.core.program import Program
 
 
 class Adapter(NamedTuple):
-    """A framework, the distribution it comes with, the module that is imported, the function that puts its models in, and the extra that
-    brings it, if there is one."""
+    """A framework adapter; `extra` is the workbench extra that installs the framework, if any."""
 
     framework: str
     distribution: str

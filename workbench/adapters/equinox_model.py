@@ -1,4 +1,4 @@
-"""`from_equinox`: modules of Equinox, which are pytrees with functions among their leaves, and state that is passed beside them."""
+"""`from_equinox`: programs of Equinox modules, which are pytrees with static leaves, and of their separate state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import jax
 
 from workbench.adapters.module_scopes import Path, module_scopes
 from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, key_spec, model_error, required, takes_argument, trace_model
-from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
+from workbench.adapters.traced_objects import ObjectStep, object_names, program_title, trace_objects
 from workbench.core.program import Program, Reference
 from workbench.tracing.leaves import path_of
 from workbench.tracing.trace_function import name_of
@@ -26,18 +26,21 @@ def from_equinox(
     data: Callable[[int], Any] | None = None,
     reference: Reference | None = None,
 ) -> Program:
-    """The training step of an Equinox model by `loss(model, batch)`; without an `optimizer`, the program of that function.
+    """The training step of an Equinox model by `loss(model, batch)`, or without an `optimizer` the program of that
+    function.
 
         program = wb.from_equinox(lambda key: Model(key=key), loss, batch, optimizer=optax.adamw(3e-4))
-        program = wb.from_equinox((model, opt_state), make_step, batch)                                 # a step of one's own
+        program = wb.from_equinox((model, opt_state), make_step, batch)                                 # a custom step
 
-    `model` is a module, its shapes (`eqx.filter_eval_shape`), or a function of a key that makes it, which allocates nothing. Its
-    floating-point arrays are the parameters, its other arrays are carried as they are. With state (`eqx.nn.make_with_state`, which may be
-    `model` too, called on the class) the loss is `loss(model, state, batch) -> (value, state)`. A loss with a parameter `key` is given
-    another key each step. Several objects in a tuple that are no model with its state, or a function that makes them, are for a step
-    `step(model, opt_state, batch) -> (model, opt_state, loss)`.
+    `model` is a module, its shapes (`eqx.filter_eval_shape`), or a function of a key that makes it, for which nothing
+    is allocated. Its floating-point arrays are the parameters; its other arrays are carried unchanged. With state,
+    `model` is the result of `eqx.nn.make_with_state` or that function applied to the class, and the loss is
+    `loss(model, state, batch) -> (value, state)`. A loss with a parameter `key` receives a new key each step. Any other
+    tuple of objects, or a function that makes them, is for a custom step `step(model, opt_state, batch) -> (model,
+    opt_state, loss)`.
 
-    Paths are `params/layers/0/weight`. Raises `TraceError` if it cannot be traced, `AdapterError` for anything but a module.
+    Paths are `params/layers/0/weight`. Raises `TraceError` if it cannot be traced, `AdapterError` if `model` is not a
+    module.
     """
     eqx = required("equinox", "equinox", "wb.from_equinox")
     options = TraceOptions(optimizer, dims, name, data, reference)
@@ -53,21 +56,17 @@ def from_equinox(
     raise model_error(made, "a module of Equinox, or a function of a key that makes one")
 
 
-_PAIR = 2  # a model and its state
+_PAIR = 2  # length of (model, state)
 
 
 @dataclass
 class _WithState:
-    """A module and its state, while a loss is traced."""
-
     model: Any
     state: Any
 
 
 @dataclass(frozen=True)
 class _StatefulLoss:
-    """`loss(model, state, batch) -> (value, state)` as a function of both in one."""
-
     loss: Callable[..., Any]
 
     def __call__(self, both: _WithState, batch: Any) -> Any:
@@ -76,12 +75,12 @@ class _StatefulLoss:
 
 
 def _parts(model: Any, state: Any, make: Callable[..., Any] | None) -> ModelParts:
-    """Floating-point arrays are parameters; other arrays, and what `eqx.nn.State` holds, are state under the place of their module."""
+    """Split a module: floating-point arrays are parameters; other arrays and the values of `eqx.nn.State` are state."""
     import equinox as eqx
 
     params, rest = eqx.partition(model, _is_trained)
     static = eqx.partition(rest, _is_array)[1]
-    places = [] if state is None else _state_places(model)
+    indices = [] if state is None else _state_places(model)
 
     def read(module: Any, state: Any) -> dict[str, Any]:
         rest = eqx.partition(eqx.partition(module, _is_trained)[1], _is_array)[0]
@@ -89,7 +88,7 @@ def _parts(model: Any, state: Any, make: Callable[..., Any] | None) -> ModelPart
 
     def bind(params: Any, given: Any) -> Any:
         whole, after = eqx.combine(params, given[_ARRAYS], static), jax.tree.map(lambda leaf: leaf, state)  # a copy: one may be set once
-        for path, index in places:
+        for path, index in indices:
             after = after.set(index, given[path])
         return whole if state is None else _WithState(whole, after)
 
@@ -108,7 +107,6 @@ _ARRAYS = "arrays"
 
 
 def _state_places(model: Any) -> list[tuple[str, Any]]:
-    """Where a model has state, by the path of the field that stands for it."""
     import equinox as eqx
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, eqx.nn.StateIndex))
@@ -123,7 +121,7 @@ def _trace_step(
     names = object_names(step, len(objects))
     arrays, static = eqx.partition(objects, _is_array)
     entries, tree = jax.tree_util.tree_flatten_with_path(arrays)
-    models = [isinstance(each, eqx.Module) for each in objects]
+    models = [isinstance(item, eqx.Module) for item in objects]
     paths = [path_of(_root(names[keys[0].idx], is_model=models[keys[0].idx], alone=sum(models) == 1), keys[1:]) for keys, _ in entries]
 
     def run(given: Any, batch: Any) -> Any:
@@ -138,12 +136,12 @@ def _trace_step(
     def init(key: Any) -> Any:
         return jax.tree.leaves(eqx.partition(_make(make, key), _is_array)[0])
 
-    found = ObjectStep(paths, [leaf for _, leaf in entries], join, run, None if make is None else init)
-    return trace_objects(found, batch, replace(options, name=title_of(step, options)))
+    object_step = ObjectStep(paths, [leaf for _, leaf in entries], join, run, None if make is None else init)
+    return trace_objects(object_step, batch, replace(options, name=program_title(step, options)))
 
 
 def _root(name: str, *, is_model: bool, alone: bool) -> str:
-    """A model's arrays are `params/...`, or `actor/params/...` if there are several."""
+    """The path prefix of an object: `params` for the only model, `actor/params` among several models."""
     return ("params" if alone else f"{name}/params") if is_model else name
 
 
@@ -164,7 +162,7 @@ def _shapes_of(make: Callable[..., Any]) -> Any:
 
 
 def _make(make: Callable[..., Any] | None, key: Any) -> Any:
-    assert make is not None, "asked of what was made by a function"
+    assert make is not None, "undefined if a function made the model"
     return make(key) if takes_argument(make) else make()
 
 
@@ -175,13 +173,12 @@ def _scopes_of(model: Any) -> Iterator[None]:
 
 
 def _walk(tree: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """The modules in a module, with their places."""
     import equinox as eqx
 
     if isinstance(tree, eqx.Module):
         yield path, tree
     if is_dataclass(tree) and not isinstance(tree, type):
-        entries: Any = [(each.name, getattr(tree, each.name, None)) for each in fields(tree)]
+        entries: Any = [(entry.name, getattr(tree, entry.name, None)) for entry in fields(tree)]
     else:
         entries = enumerate(tree) if isinstance(tree, list | tuple) else tree.items() if isinstance(tree, dict) else ()
     for key, value in entries:

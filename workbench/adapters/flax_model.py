@@ -1,4 +1,4 @@
-"""`from_flax`: models of Flax, of Linen or NNX, and those of Transformers that are made of them."""
+"""`from_flax`: programs of Flax models (Linen, NNX) and of Flax models of Transformers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,17 +43,21 @@ def from_flax(
 
         program = wb.from_flax(Encoder(), loss, batch, optimizer=optax.adamw(3e-4))                        # Linen
         program = wb.from_flax(lambda rngs: Encoder(rngs=rngs), loss, batch, optimizer=optax.adamw(3e-4))  # NNX
-        program = wb.from_flax(make_model_and_optimizer, train_step, batch)                                # NNX, a step of one's own
+        program = wb.from_flax(make_model_and_optimizer, train_step, batch)                                # NNX, a custom step
 
-    **Linen:** in the loss, `model(x, train=True)` applies the module, with dropout keys and all collections it changes; what it changes
-    goes into the next step. What `loss` first calls it with says which variables there are; `variables` gives those of a trained model.
-    `rngs` are the streams of random numbers besides `params`. A model of Transformers is given as it is (`_do_init=False`).
-    **NNX:** a module, its shapes (`nnx.eval_shape`), or a function that makes it, which allocates nothing; batch statistics, counts and
-    keys are carried. `wrt` says which variables are trained, `nnx.Param` if nothing else. Several objects in a tuple, or a function that
-    makes them, are for a step `step(model, optimizer, batch)`.
+    Linen: in the loss, `model(x, train=True)` applies the module with dropout keys and all mutable collections; changed
+    collections are carried to the next step. The first call in `loss` determines the variables, unless `variables` has
+    those of a trained model. `rngs` are the RNG streams besides `params`. A model of Transformers is passed unchanged
+    (`_do_init=False`).
 
-    Paths are `params/encoder/layers_0/attn/query/kernel`; `dims` as in `wb.trace_training`, besides names that the model states itself
-    (`nn.with_logical_partitioning`, `nnx.with_partitioning`). Raises `TraceError` if it cannot be traced, `AdapterError` for anything else.
+    NNX: `model` is a module, its shapes (`nnx.eval_shape`), or a function that makes it, for which nothing is
+    allocated; batch statistics, counts and keys are carried. `wrt` selects the trained variables, by default
+    `nnx.Param`. A tuple of objects, or a function that makes them, is for a custom step `step(model, optimizer,
+    batch)`.
+
+    Paths are `params/encoder/layers_0/attn/query/kernel`; `dims` as in `wb.trace_training`, in addition to names from
+    the model itself (`nn.with_logical_partitioning`, `nnx.with_partitioning`). Raises `TraceError` if it cannot be
+    traced, `AdapterError` for any other model.
     """
     required("flax", "flax", "wb.from_flax")
     from flax import linen, nnx
@@ -71,16 +75,15 @@ def from_flax(
     raise model_error(made, "a module of Linen or NNX, or a function that makes one")
 
 
-# Modules of Flax Linen: functions of variables in collections. `params` is what is trained; any other collection is state.
+# Flax Linen: modules are functions of variables in collections. `params` is trained; any other collection is state.
 
 KEY = "key"
 _STREAM = 0x7FFFFFFE
-"""Folded into the key for streams of random numbers that have no key of their own."""
+"""Folded into the key for RNG streams without a key of their own."""
 
 
 class LinenModel:
-    """A module with its variables: `model(x, train=True)` is `module.apply(variables, x, train=True)` with the collections that it changes
-    and keys for its dropout; what it changed is kept for the next call, and for the next step."""
+    """A module bound to its variables, applied with mutable collections, which it keeps, and dropout keys."""
 
     def __init__(self, module: Any, params: Any, state: Mapping[str, Any], streams: tuple[str, ...]) -> None:
         self._module, self._params, self._streams = module, params, streams
@@ -88,15 +91,15 @@ class LinenModel:
         self._calls = 0
 
     def __call__(self, *args: Any, mutable: Any = None, rngs: Any = None, **kwargs: Any) -> Any:
-        """With `mutable`, a list of collections, it returns its output and these, as in Linen."""
+        """Apply the module; with `mutable`, also return these collections, as in Linen."""
         collections = {name: tree for name, tree in self.state.items() if name != KEY}
-        asked = [] if mutable is None else [mutable] if isinstance(mutable, str) else list(mutable)
+        requested = [] if mutable is None else [mutable] if isinstance(mutable, str) else list(mutable)
         rngs = self._rngs() if rngs is None else rngs
-        found, changed = self._module.apply(
-            {"params": self._params, **collections}, *args, mutable=[*collections, *asked], rngs=rngs, **kwargs
+        output, changed = self._module.apply(
+            {"params": self._params, **collections}, *args, mutable=[*collections, *requested], rngs=rngs, **kwargs
         )
         self.state |= {name: changed[name] for name in collections if name in changed}
-        return (found, {name: changed[name] for name in asked if name in changed}) if asked else found
+        return (output, {name: changed[name] for name in requested if name in changed}) if requested else output
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -111,7 +114,7 @@ class LinenModel:
 
 
 class _NewLinenModel(LinenModel):
-    """One without variables yet: its first call makes them."""
+    """A module whose first call initialises its variables."""
 
     def __init__(self, module: Any, key: Any, streams: tuple[str, ...]) -> None:
         super().__init__(module, None, {KEY: key}, streams)
@@ -120,9 +123,9 @@ class _NewLinenModel(LinenModel):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.boxed is not None:
             return super().__call__(*args, **kwargs)
-        given = {name: value for name, value in kwargs.items() if name not in ("mutable", "rngs")}
+        arguments = {name: value for name, value in kwargs.items() if name not in ("mutable", "rngs")}
         keys = dict(zip(("params", *self._streams), jax.random.split(self.state[KEY], 1 + len(self._streams)), strict=True))
-        output, self.boxed = self._module.init_with_output(keys, *args, **given)
+        output, self.boxed = self._module.init_with_output(keys, *args, **arguments)
         variables = dict(_unbox(self.boxed))
         self._params = variables.pop("params", {})
         self.state |= variables
@@ -130,7 +133,7 @@ class _NewLinenModel(LinenModel):
 
 
 def linen_parts(module: Any, loss: Any, batch: Any, variables: Any, streams: tuple[str, ...]) -> ModelParts:
-    """`variables`: those of a trained model, arrays or shapes; without them the first call of the module in `loss` says which there are."""
+    """The parts of a Linen module; without `variables`, its first call in `loss` initialises them."""
     batch = Leaves.of("batch", batch).tree()
     init = _Initializer(module, loss, batch, streams) if variables is None else None
     boxed = variables if init is None else guard_tracing(lambda: jax.eval_shape(init.boxed, key_spec()), name_of(loss))
@@ -142,12 +145,12 @@ def linen_parts(module: Any, loss: Any, batch: Any, variables: Any, streams: tup
         return LinenModel(module, params, state, streams)
 
     def make(key: Any) -> tuple[Any, dict[str, Any]]:
-        assert init is not None, "asked where no variables were given"
-        made = dict(_unbox(init.boxed(key)))
-        return made["params"], {**{name: made[name] for name in state}, KEY: jax.random.fold_in(key, _STREAM)}
+        assert init is not None, "undefined unless no variables were given"
+        initial = dict(_unbox(init.boxed(key)))
+        return initial["params"], {**{name: initial[name] for name in state}, KEY: jax.random.fold_in(key, _STREAM)}
 
-    keyed = {**state, KEY: key_spec()}
-    return ModelParts(params, keyed, bind, state_of, None if init is None else make, (KEY,), _stated_dims(boxed))
+    state_and_key = {**state, KEY: key_spec()}
+    return ModelParts(params, state_and_key, bind, state_of, None if init is None else make, (KEY,), _stated_dims(boxed))
 
 
 def state_of(model: LinenModel) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def state_of(model: LinenModel) -> dict[str, Any]:
 
 
 def _carried(module: Any, loss: Any, given: tuple[Any, dict[str, Any], Any], streams: tuple[str, ...]) -> dict[str, Any]:
-    """The collections that are after a call what they were before, in shape. What is sown grows with each call: it is not carried."""
+    """The collections whose shapes a call preserves. Sown collections grow with each call and are not carried."""
     params, state, batch = given
 
     def run(params: Any, state: Any, batch: Any, key: Any) -> Any:
@@ -169,13 +172,13 @@ def _carried(module: Any, loss: Any, given: tuple[Any, dict[str, Any], Any], str
 
 
 class _Initializer:
-    """Makes the variables, by the loss called on zeros: what it computes of them is thrown away."""
+    """Initialises the variables by calling the loss on zeros; the loss itself is discarded."""
 
     def __init__(self, module: Any, loss: Any, batch: Any, streams: tuple[str, ...]) -> None:
         self._module, self._loss, self._batch, self._streams = module, loss, batch, streams
 
     def boxed(self, key: Any) -> Any:
-        """The variables, with the names of dimensions that their makers have put around them."""
+        """The variables in boxes with the names of their dimensions."""
         model = _NewLinenModel(self._module, key, self._streams)
         call_loss(self._loss, model, jax.tree.map(lambda spec: jax.numpy.zeros(spec.shape, spec.dtype), self._batch), key)
         if model.boxed is None:
@@ -190,8 +193,7 @@ def _unbox(variables: Any) -> Any:
 
 
 def _stated_dims(variables: Any) -> dict[str, str]:
-    """The names that `nn.with_logical_partitioning` has put around parameters, by path, and those of `nn.with_partitioning` that do not
-    read as mesh axes."""
+    """Dimension names by path, without `nn.with_partitioning` names that are mesh axes."""
     from flax.core import meta
     from flax.linen import LogicallyPartitioned
 
@@ -203,11 +205,11 @@ def _stated_dims(variables: Any) -> dict[str, str]:
     return partition_dims(stated) | {path: words for path, words in logical.items() if words}
 
 
-# Models of Transformers in Flax: objects around a Linen module, called with their parameters, `model(ids, params=..., train=True)`.
+# Flax models of Transformers wrap a Linen module and are called with parameters: `model(ids, params=..., train=True)`.
 
 
 class _PretrainedCall:
-    """The model with its parameters: each call that trains is given another key for dropout."""
+    """A Transformers model bound to its parameters, with a new dropout key for each training call."""
 
     def __init__(self, model: Any, params: Any, state: Any) -> None:
         self._model, self._params, self.state = model, params, state
@@ -217,20 +219,20 @@ class _PretrainedCall:
         key = self.state[KEY]
         key = jax.random.fold_in(key, self._calls) if self._calls and key is not None else key
         self._calls += 1
-        given = {"dropout_rng": key} if kwargs.get("train") and key is not None else {}
-        return self._model(*args, **{"params": self._params, **given, **kwargs})
+        dropout = {"dropout_rng": key} if kwargs.get("train") and key is not None else {}
+        return self._model(*args, **{"params": self._params, **dropout, **kwargs})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
 
 def is_pretrained(model: Any) -> bool:
-    """Whether it is such an object: a Linen module with the shapes of its parameters."""
+    """Whether a model is a Transformers model: it has a Linen module and the shapes of its parameters."""
     return hasattr(model, "module") and hasattr(model, "params_shape_tree")
 
 
 def pretrained_parts(model: Any, params: Any) -> ModelParts:
-    """`params`: its weights; without them those of the model, if it was loaded with them, or their shapes."""
+    """The parts of a Transformers model; `params` are its weights, by default the loaded ones, else their shapes."""
     if params is None:
         params = getattr(model, "_params", None) or model.params_shape_tree
     params = params.get("params", params)

@@ -1,4 +1,4 @@
-"""`from_haiku`: functions transformed by Haiku, with state or without, with random keys or without."""
+"""`from_haiku`: programs of functions transformed by Haiku, with or without state and random keys."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -32,12 +32,13 @@ def from_haiku(
 
         program = wb.from_haiku(forward, loss, batch, optimizer=optax.adam(1e-3))
 
-    `model` is the function with modules in it, or what `hk.transform`, `hk.transform_with_state` and `hk.without_apply_rng` make of it. In
-    the loss, `model(x)` applies it, with a key where it draws random numbers; its state goes into the next step. What `loss` first calls it
-    with says which parameters there are, without allocating them; `params` and `state` give those of a trained model.
+    `model` is a function that uses modules, or the result of `hk.transform`, `hk.transform_with_state` or
+    `hk.without_apply_rng`. In the loss, `model(x)` applies it, with a key if it uses random numbers; its state is
+    carried to the next step. The first call in `loss` determines the parameters without allocating them, unless
+    `params` and `state` have those of a trained model.
 
-    Paths are `params/mlp/~/linear_0/w`. A step of one's own, on trees of parameters, is for `wb.trace_step`. Raises `TraceError` if it
-    cannot be traced, `AdapterError` for anything but a function.
+    Paths are `params/mlp/~/linear_0/w`. A custom step on parameter trees is for `wb.trace_step`. Raises `TraceError` if
+    it cannot be traced, `AdapterError` if `model` is not a function.
     """
     hk = required("haiku", "dm-haiku", "wb.from_haiku")
     if not isinstance(model, hk.Transformed | hk.TransformedWithState):
@@ -52,26 +53,26 @@ def from_haiku(
 
 
 class _Transformed:
-    """Haiku's two kinds of transformed functions, with keys or without, as one."""
+    """Uniform interface to Haiku's transformed functions."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.has_state = hasattr(model, "_fields") and type(model).__name__ == "TransformedWithState"
-        before = list(inspect.signature(model.apply).parameters)[: 2 + self.has_state]
-        self.has_key = before[-1:] == ["rng"]
+        leading = list(inspect.signature(model.apply).parameters)[: 2 + self.has_state]
+        self.has_key = leading[-1:] == ["rng"]
 
     def init(self, key: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        made = self.model.init(key, *args, **kwargs)
-        return made if self.has_state else (made, {})
+        initial = self.model.init(key, *args, **kwargs)
+        return initial if self.has_state else (initial, {})
 
     def apply(self, params: Any, state: Any, key: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        before = (params, *([state] if self.has_state else []), *([key] if self.has_key else []))
-        found = self.model.apply(*before, *args, **kwargs)
-        return found if self.has_state else (found, state)
+        leading = (params, *([state] if self.has_state else []), *([key] if self.has_key else []))
+        result = self.model.apply(*leading, *args, **kwargs)
+        return result if self.has_state else (result, state)
 
 
 class HaikuModel:
-    """A transformed function with its parameters and state; without parameters, its first call makes them."""
+    """A transformed function bound to its parameters and state; without parameters, the first call initialises them."""
 
     def __init__(self, transformed: _Transformed, params: Any, state: Any, key: Any) -> None:
         self._transformed, self.params, self.state, self.key = transformed, params, state, key
@@ -105,6 +106,6 @@ def _parts(transformed: _Transformed, loss: Any, batch: Any, params: Any, state:
 
     init = make if params is None else None
     if init is not None:
-        params, made = guard_tracing(lambda: jax.eval_shape(make, key_spec()), name_of(loss))
-        state = made[STATE]
+        params, initial = guard_tracing(lambda: jax.eval_shape(make, key_spec()), name_of(loss))
+        state = initial[STATE]
     return ModelParts(params, {STATE: state or {}, KEY: key_spec()}, bind, unbind, init, (KEY,))

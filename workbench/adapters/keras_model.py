@@ -1,4 +1,4 @@
-"""`from_keras`: models of Keras 3 on JAX, as functions of their variables (`stateless_call`), by a loss or by their own `train_step`."""
+"""`from_keras`: programs of Keras 3 models on JAX (`stateless_call`), by a loss or by the model's `train_step`."""
 
 import random
 import re
@@ -20,7 +20,7 @@ KINDS = {
     "opt_state": "optimizer.variables",
     "metrics": "metrics_variables",
 }
-"""Where Keras has the variables of each kind; those of its `train_step` are in this order, but for the last two."""
+"""Attributes with the variables of each kind, in the order of the values of `train_step`."""
 _SEEDS = re.compile(r"^seed_generator_\d+/")
 
 
@@ -40,12 +40,12 @@ def from_keras(
         program = wb.from_keras(make_model, loss, batch, optimizer=optax.adam(1e-3))
         program = wb.from_keras(make_compiled_model, None, (x, y))          # its own loss and optimiser, as in `model.fit`
 
-    `model` is a model that is built, or a function that makes one, of which nothing is allocated. In the loss, `model(x, training=True)` is
-    `stateless_call`; what it changes of the variables that are not trained (running statistics, seeds) goes into the next step. With
-    `loss=None` it is the `train_step` of a model that was compiled, its metrics among the results.
+    `model` is a built model, or a function that makes one, for which nothing is allocated. In the loss, `model(x,
+    training=True)` is `stateless_call`; changed non-trainable variables (running statistics, seeds) are carried to the
+    next step. With `loss=None` the step is the `train_step` of a compiled model, with its metrics among the results.
 
-    Paths are those of Keras, `params/dense/kernel`. Raises `TraceError` if it cannot be traced, `AdapterError` for anything but a model on
-    JAX.
+    Paths are those of Keras, `params/dense/kernel`. Raises `TraceError` if it cannot be traced, `AdapterError` if
+    `model` is not a Keras model on JAX.
     """
     keras = required("keras", "keras", "wb.from_keras")
     _verify_backend(keras)
@@ -59,13 +59,13 @@ def from_keras(
 def _verify_backend(keras: Any) -> None:
     if (backend := keras.backend.backend()) != "jax":
         raise AdapterError(
-            f"Keras runs on {backend} here; the workbench plans programs of JAX.",
+            f"Keras uses the {backend} backend here; the workbench plans JAX programs.",
             ["set KERAS_BACKEND=jax before Keras is imported", '`{"backend": "jax"}` in ~/.keras/keras.json'],
         )
 
 
 class _KerasSource:
-    """A model, or the function that makes it. Of a function nothing but itself is sent to another process, which makes the model again."""
+    """A model, or the function that makes it, which other processes call again."""
 
     def __init__(self, model: Any, loss: Any, batch: Any) -> None:
         self._given, self._loss, self._batch = model, loss, batch
@@ -77,7 +77,7 @@ class _KerasSource:
 
     @property
     def model(self) -> Any:
-        """The model; one that was made here has no values, only shapes. Raises `AdapterError` for a model that is not built."""
+        """The model; one made by the function has only shapes. Raises `AdapterError` if the model is not built."""
         if self._made is None:
             self._made = self._make_shapes() if self.is_made_here else _verified(self._given)
             if not self.is_made_here and self._loss is None:
@@ -90,23 +90,23 @@ class _KerasSource:
         return made[0]
 
     def make(self) -> Any:
-        """A new model with all its variables; the same values each time, whatever seeds were drawn before."""
-        before = random.getstate()
+        """A new model with all its variables, with the same values each time, regardless of earlier seeds."""
+        random_state = random.getstate()
         random.seed(0)
         try:
             model = self._given()
             _verify_model(model)
             self._finish(model)
         finally:
-            random.setstate(before)
+            random.setstate(random_state)
         return model
 
     def _finish(self, model: Any) -> None:
-        """Makes the variables that Keras would make in the first step."""
+        """Create the variables that Keras creates in the first step."""
         zeros = jax.tree.map(lambda spec: jax.numpy.zeros(spec.shape, spec.dtype), self._batch)
         if self._loss is None:
             _verify_compiled(model)
-            model._symbolic_build(data_batch=zeros)  # noqa: SLF001 - what `fit` calls first
+            model._symbolic_build(data_batch=zeros)  # noqa: SLF001 - `fit` calls this first
         elif not model.built:
             self._loss(model, zeros)
 
@@ -134,7 +134,7 @@ def _verified(model: Any) -> Any:
 
 
 class KerasModel:
-    """A model with the values of its variables: `model(x, training=True)` keeps what the call changes for the next one."""
+    """A model bound to the values of its variables; `model(x, training=True)` keeps changed values for the next call."""
 
     def __init__(self, model: Any, params: Sequence[Any], state: Sequence[Any]) -> None:
         self._model, self._params, self.state = model, list(params), list(state)
@@ -144,9 +144,9 @@ class KerasModel:
         return outputs
 
     def value(self, variable: Any) -> Any:
-        """What a variable of the model is now, `model.value(model.token_embedding.embeddings)`."""
-        known = zip((*self._model.trainable_variables, *self._model.non_trainable_variables), (*self._params, *self.state), strict=True)
-        return next(value for each, value in known if each is variable)
+        """The current value of a variable, as in `model.value(model.token_embedding.embeddings)`."""
+        variables = zip((*self._model.trainable_variables, *self._model.non_trainable_variables), (*self._params, *self.state), strict=True)
+        return next(value for candidate, value in variables if candidate is variable)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -164,15 +164,14 @@ def _parts(source: _KerasSource) -> ModelParts:
         return dict(zip(names["state"], model.state, strict=True))
 
     def init(_key: Any) -> Any:
-        made = source.make()
-        return tuple(dict(zip(names[kind], [each.value for each in _variables(made, kind)], strict=True)) for kind in ("params", "state"))
+        built = source.make()
+        return tuple(dict(zip(names[kind], [var.value for var in _variables(built, kind)], strict=True)) for kind in ("params", "state"))
 
     params, state = (_by_name(model, kind, abstract=source.is_made_here) for kind in ("params", "state"))
     return ModelParts(params, state, bind, unbind, init if source.is_made_here else None)
 
 
 def _trace_own_step(source: _KerasSource, batch: Any, options: TraceOptions) -> Program:
-    """Keras's own `train_step`, a function of the values of all variables."""
     model = source.model
     counts = [len(_variables(model, kind)) for kind in KINDS]
 
@@ -185,37 +184,36 @@ def _trace_own_step(source: _KerasSource, batch: Any, options: TraceOptions) -> 
         return [each for values in after for each in values], logs
 
     def init(_key: Any) -> Any:
-        made = source.make()
-        return [each.value for kind in KINDS for each in _variables(made, kind)]
+        built = source.make()
+        return [each.value for kind in KINDS for each in _variables(built, kind)]
 
     named = {f"{kind}/{name}": each for kind in KINDS for name, each in _by_name(model, kind, abstract=source.is_made_here).items()}
-    found = ObjectStep([*named], [*named.values()], split, step, init if source.is_made_here else None)
-    return trace_objects(found, batch, replace(options, name=options.name or model.name))
+    object_step = ObjectStep([*named], [*named.values()], split, step, init if source.is_made_here else None)
+    return trace_objects(object_step, batch, replace(options, name=options.name or model.name))
 
 
 def _variables(model: Any, kind: str) -> list[Any]:
-    found = model
+    variables = model
     for word in KINDS[kind].split("."):
-        found = getattr(found, word)
-    return list(found)
+        variables = getattr(variables, word)
+    return list(variables)
 
 
 def _names(model: Any, kind: str) -> list[str]:
-    """Keras's paths without names that are numbered by what was made before in this process: the model's, the optimiser's, those of seeds.
-    A moment is called after its parameter, `momentum/dense/kernel`. Where two are equal, the later ones are numbered."""
+    """Keras's paths without process-wide numbered names (model, optimiser, seeds); moments are `momentum/dense/kernel`."""
     variables = _variables(model, kind)
-    owners = {each.path.replace("/", "_"): each.path for each in model.trainable_variables} if kind == "opt_state" else {}
+    owners = {var.path.replace("/", "_"): var.path for var in model.trainable_variables} if kind == "opt_state" else {}
     root = model.optimizer.name if kind == "opt_state" else model.name
-    found: list[str] = []
-    for each in variables:
-        owner = max((slug for slug in owners if each.name.startswith(f"{slug}_")), key=len, default="")
-        path = str(each.path) if not owner else f"{each.name.removeprefix(f'{owner}_')}/{owners[owner].removeprefix(f'{model.name}/')}"
+    names: list[str] = []
+    for var in variables:
+        owner = max((slug for slug in owners if var.name.startswith(f"{slug}_")), key=len, default="")
+        path = str(var.path) if not owner else f"{var.name.removeprefix(f'{owner}_')}/{owners[owner].removeprefix(f'{model.name}/')}"
         path = _SEEDS.sub("seed_generator/", path.removeprefix(f"{root}/"))
         candidates = (path, *(f"{path}_{number}" for number in range(1, len(variables) + 1)))
-        found.append(next(name for name in candidates if name not in found))
-    return found
+        names.append(next(name for name in candidates if name not in names))
+    return names
 
 
 def _by_name(model: Any, kind: str, *, abstract: bool) -> dict[str, Any]:
-    values = [jax.ShapeDtypeStruct(tuple(each.shape), each.dtype) if abstract else each.value for each in _variables(model, kind)]
+    values = [jax.ShapeDtypeStruct(tuple(var.shape), var.dtype) if abstract else var.value for var in _variables(model, kind)]
     return dict(zip(_names(model, kind), values, strict=True))

@@ -1,5 +1,4 @@
-"""Named scopes for modules that have none: while a loss is traced, what a module computes is under its place in the model,
-`blocks/0/attention`. Linen, Haiku and Keras do so themselves; NNX and Equinox do not."""
+"""Named scopes by module path (`blocks/0/attention`) for NNX and Equinox; Linen, Haiku and Keras add them themselves."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,12 +10,12 @@ import jax
 Path = tuple[Any, ...]
 Walk = Callable[[Any], Iterable[tuple[Path, Any]]]
 _LOCK = threading.RLock()
-"""Classes are patched by one trace at a time: what two of them put back could be the other's."""
+"""Only one trace patches classes at a time; otherwise one could restore the patch of another."""
 
 
 @contextmanager
 def module_scopes(model: Any, walk: Walk) -> Iterator[None]:
-    """Calls of the model's modules, which `walk` lists with their paths, are in named scopes until this ends."""
+    """Run the calls of modules in named scopes; `walk` lists the modules with their paths."""
     scopes = _Scopes(walk)
     scopes.add(model)
     with _LOCK:
@@ -36,7 +35,7 @@ def module_scopes(model: Any, walk: Walk) -> Iterator[None]:
 
 
 class _Scopes:
-    """Where each module stands in the model, and which are being called."""
+    """The path of each module, and the stack of active calls."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -44,17 +43,17 @@ class _Scopes:
         self._calls: list[tuple[Path, Any]] = []
 
     def add(self, model: Any) -> None:
-        """The modules keep their first places, and live as long as this: an `id` is not used again."""
+        """Register modules under their first path; the references keep each `id` from being reused."""
         for path, module in self._walk(model):
             self.known.setdefault(id(module), (path, module))
 
     def scoped(self, kind: type) -> Callable[..., Any]:
-        """The `__call__` of a class, in a scope."""
+        """The `__call__` of a class, wrapped in a scope."""
         call = next(vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base))
 
         def scoped(module: Any, *args: Any, **kwargs: Any) -> Any:
             bound = call.__get__(module, type(module))
-            if self._calls and self._calls[-1][1] is module:  # a class calls the one it is derived from
+            if self._calls and self._calls[-1][1] is module:  # a call of the base class
                 return bound(*args, **kwargs)
             with self._scope(module):
                 return bound(*args, **kwargs)
@@ -63,7 +62,7 @@ class _Scopes:
 
     @contextmanager
     def _scope(self, module: Any) -> Iterator[None]:
-        if id(module) not in self.known:  # made in the trace, as the body of a scan is: its parts are named as seen from it
+        if id(module) not in self.known:  # created during the trace, as a scan body is: paths are relative to it
             self.add(module)
         path = self.known[id(module)][0]
         outer = self._calls[-1][0] if self._calls else ()

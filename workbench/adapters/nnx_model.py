@@ -1,4 +1,4 @@
-"""Modules of Flax NNX: objects, split into parameters and the rest of their variables, and merged again where they are called."""
+"""Flax NNX modules: split into parameters and other variables, and merged again where they are called."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,14 +9,14 @@ import jax
 
 from workbench.adapters.module_scopes import module_scopes
 from workbench.adapters.traced_model import ModelParts, TraceOptions, dims_text, partition_dims, takes_argument
-from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
+from workbench.adapters.traced_objects import ObjectStep, object_names, program_title, trace_objects
 from workbench.core.program import Program
 
-_TWO_MODELS = 3  # objects, the second of which may be an optimiser
+_TWO_MODELS = 3  # number of objects from which paths have the names of the step's arguments
 
 
 def nnx_parts(made: Any, make: Any, wrt: Any) -> ModelParts:
-    """`made`: a module, of arrays or of shapes; `make`: the function that made it, else the same; `wrt`: which variables are trained."""
+    """The parts of an NNX module; `make` made it (or is the same object), and `wrt` selects what is trained."""
     from flax import nnx
 
     graph, params, rest = nnx.split(made, wrt, ...)
@@ -37,19 +37,19 @@ def nnx_parts(made: Any, make: Any, wrt: Any) -> ModelParts:
 
 
 def trace_nnx_step(made: Any, make: Any, step: Callable[..., Any], batch: Any, options: TraceOptions) -> Program:
-    """The program of `step(*made, batch)`, which changes modules and optimisers of NNX in place and returns what is to be shown.
+    """The program of `step(*made, batch)`, which updates NNX objects in place and returns values to report.
 
-    Paths are `params/...`, `state/...` and `opt_state/...` for one model and one optimiser; with more of them these are below the names
-    that the step gives its arguments, `actor/params/...`.
+    Paths are `params/...`, `state/...` and `opt_state/...` for one model and one optimiser, else prefixed by the step's
+    argument names, as in `actor/params/...`.
     """
     from flax import nnx
 
     graph, state = nnx.split(tuple(made))
     tree, names = jax.tree.structure(state), object_names(step, len(made))
     entries = nnx.to_flat_state(state)
-    one = sum(isinstance(each, nnx.Module) for each in made) == 1 and len(made) < _TWO_MODELS
+    alone = sum(isinstance(item, nnx.Module) for item in made) == 1 and len(made) < _TWO_MODELS
     paths = [
-        _path(path, "" if one else names[path[0]], variable, is_model=isinstance(made[path[0]], nnx.Module)) for path, variable in entries
+        _path(path, "" if alone else names[path[0]], variable, is_model=isinstance(made[path[0]], nnx.Module)) for path, variable in entries
     ]
 
     def run(objects: Any, batch: Any) -> Any:
@@ -63,8 +63,8 @@ def trace_nnx_step(made: Any, make: Any, step: Callable[..., Any], batch: Any, o
     def init(key: Any) -> Any:
         return jax.tree.leaves(nnx.split(tuple(_make(make, key)))[1])
 
-    found = ObjectStep(paths, jax.tree.leaves(state), join, run, None if made is make else init)
-    return trace_objects(found, batch, replace(options, name=title_of(step, options)))
+    object_step = ObjectStep(paths, jax.tree.leaves(state), join, run, None if made is make else init)
+    return trace_objects(object_step, batch, replace(options, name=program_title(step, options)))
 
 
 def _path(path: tuple[Any, ...], name: str, variable: Any, *, is_model: bool) -> str:
@@ -76,7 +76,7 @@ def _path(path: tuple[Any, ...], name: str, variable: Any, *, is_model: bool) ->
 
 @contextmanager
 def scopes_of(models: Any) -> Iterator[None]:
-    """The modules' calls in scopes of their names."""
+    """Run module calls in named scopes within this context."""
     from flax import nnx
 
     with module_scopes(models, nnx.iter_modules):
@@ -90,7 +90,7 @@ def shapes_of(make: Callable[..., Any]) -> Any:
 
 
 def _make(make: Callable[..., Any], key: Any) -> Any:
-    """What the user's function makes; it may take `rngs`. Annotated variables wait for no mesh (NNX 0.12 would shard them at once)."""
+    """Call the user's function without eager sharding, by which NNX 0.12 would require a mesh."""
     from flax import nnx
 
     eager: AbstractContextManager[Any] = nnx.use_eager_sharding(False) if hasattr(nnx, "use_eager_sharding") else nullcontext()
@@ -99,13 +99,12 @@ def _make(make: Callable[..., Any], key: Any) -> Any:
 
 
 def _like(before: Any, after: Any) -> Any:
-    """What is in `before` as it is after a call; what the call has sown is left out."""
-    return {name: _like(each, after[name]) for name, each in before.items()} if isinstance(before, dict) else after
+    """The entries of `after` that exist in `before`; sown values are dropped."""
+    return {name: _like(value, after[name]) for name, value in before.items()} if isinstance(before, dict) else after
 
 
 def _stated_dims(params: Any) -> dict[str, str]:
-    """The names that `nnx.with_partitioning` or a variable's own metadata state, by path. With rules beside them they are names of
-    dimensions; without, mesh axes if they read so."""
+    """Dimension names from variable metadata, by path; without sharding rules they may be mesh axes (`partition_dims`)."""
     from flax import nnx
 
     ruled: dict[str, str] = {}

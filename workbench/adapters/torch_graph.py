@@ -1,4 +1,4 @@
-"""The graph that `torch.export` makes of a module, as plain calls that torchax computes in JAX, each in its module's scope, at its line."""
+"""Graphs of `torch.export` as calls that torchax computes in JAX, each in its module's scope and at its source line."""
 
 import inspect
 import threading
@@ -17,19 +17,19 @@ from workbench.errors import opening_text
 from workbench.propagation.module.source_location import is_library, short_line
 
 Frame = tuple[str, int, str]
-"""A file, a line and the function it is in."""
+"""File, line and function."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphValue:
-    """A value of the graph, among the arguments of a call."""
+    """A reference to a value of the graph in the arguments of a call."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
-    """One operator: its result's name, its own in `torch.ops` or a function of Python, its arguments, its module, the user's line."""
+    """One operator call; `target` is a name in `torch.ops` or a Python function, `frame` the user's line."""
 
     name: str
     target: Any
@@ -43,15 +43,17 @@ class TorchCall:
         modules = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
         scope = modules[-1].removeprefix(root).removeprefix(".").replace(".", "/") if modules else ""
         frames = list(_frames(node.meta.get("stack_trace") or ""))
-        own = next((each for each in reversed(frames) if not is_library(each[0])), frame or (frames[-1] if frames else None))
+        user_frame = next(
+            (candidate for candidate in reversed(frames) if not is_library(candidate[0])), frame or (frames[-1] if frames else None)
+        )
         target = node.target if isinstance(node.target, FunctionType | BuiltinFunctionType) else str(node.target)
         args, kwargs = _with_values((node.args, node.kwargs))
-        return cls(node.name, target, args, kwargs, scope, own)
+        return cls(node.name, target, args, kwargs, scope, user_frame)
 
 
 @dataclass(frozen=True, slots=True)
 class TorchGraph:
-    """A module's functional graph: values by name in, results out."""
+    """The functional graph of a module, called with its input values."""
 
     inputs: tuple[str, ...]
     calls: tuple[TorchCall, ...]
@@ -59,7 +61,7 @@ class TorchGraph:
 
     @classmethod
     def of(cls, graph: Any, root: str, loss: Any) -> "TorchGraph":
-        """The calls of an FX graph; their scopes are seen from its submodule `root`, and those outside of it are at the line of `loss`."""
+        """The calls of an FX graph, scopes relative to its submodule `root`; other calls have the line of `loss`."""
         code = getattr(loss, "__code__", None)
         frame = code and (code.co_filename, code.co_firstlineno, code.co_name)
         return cls(
@@ -69,7 +71,7 @@ class TorchGraph:
         )
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        """The results. Raises `AdapterError` for an operator that torchax cannot lower."""
+        """Compute the results. Raises `AdapterError` if torchax cannot lower an operator."""
         from torch.fx.node import map_aggregate
 
         values = dict(zip(self.inputs, inputs, strict=True))
@@ -94,22 +96,20 @@ def _is_check(target: Any) -> bool:
 
 
 def _narrow(arg: Any) -> Any:
-    """JAX computes in 32 bits where PyTorch has 64."""
     import torch
 
     return {torch.int64: torch.int32, torch.float64: torch.float32}.get(arg, arg) if isinstance(arg, torch.dtype) else arg
 
 
 def _frames(trace: str) -> Iterator[Frame]:
-    """The frames of a call stack as FX writes it, the innermost last."""
     for text in map(str.strip, trace.splitlines()):
         if text.startswith('File "'):
             file, line, function = text.removeprefix('File "').rsplit(", ", 2)
             yield file.rstrip('"'), int(line.removeprefix("line ")), function.removeprefix("in ")
 
 
-def keep_no_grad(graph_module: Any) -> None:
-    """Puts what stands under `torch.no_grad()` into the graph itself, its results detached: PyTorch's decompositions forget it."""
+def inline_no_grad(graph_module: Any) -> None:
+    """Inline the regions of `torch.no_grad()` with detached results, since PyTorch's decompositions lose them."""
     import torch
 
     graph = graph_module.graph
@@ -119,7 +119,7 @@ def keep_no_grad(graph_module: Any) -> None:
         with graph.inserting_before(node):
             results = graph.graph_copy(inner, dict(zip(inner.find_nodes(op="placeholder"), inputs, strict=True)))
             if not is_enabled:
-                results = [graph.call_function(torch.ops.aten.detach.default, (each,)) for each in results]
+                results = [graph.call_function(torch.ops.aten.detach.default, (result,)) for result in results]
         for item in list(node.users):
             item.replace_all_uses_with(results[item.args[1]])
             graph.erase_node(item)
@@ -128,7 +128,7 @@ def keep_no_grad(graph_module: Any) -> None:
 
 
 def _compute(call: TorchCall, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if callable(call.target):  # `operator.getitem`, and arithmetic on sizes
+    if callable(call.target):  # `operator.getitem` and size arithmetic
         return call.target(*args)
     try:
         return _at_line(call.frame)(lambda: _lowered(str(call.target), args, kwargs))
@@ -145,7 +145,7 @@ def _compute(call: TorchCall, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 @cache
 def _at_line(frame: Frame | None) -> Callable[[Callable[[], Any]], Any]:
-    """A function that calls its argument from the user's line: JAX notes the lines of the Python frames in which it is called."""
+    """A function that calls its argument from the user's line, since JAX records the lines of Python frames."""
     code = (lambda compute: compute()).__code__
     if frame is not None:
         code = code.replace(co_filename=frame[0], co_firstlineno=frame[1], co_name=frame[2], co_qualname=frame[2])
@@ -153,7 +153,7 @@ def _at_line(frame: Frame | None) -> Callable[[Callable[[], Any]], Any]:
 
 
 def _lowered(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """An operator by a function of JAX; one that torchax has in PyTorch by its dispatch."""
+    """Compute an operator by its JAX function, or through torchax's dispatch for operators it implements in PyTorch."""
     import torch
 
     target = reduce(getattr, name.split("."), torch.ops)
@@ -162,25 +162,25 @@ def _lowered(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if target.namespace != "aten":
         raise NotImplementedError("it is a custom operator")
     env = torchax().default_env()
-    wrapped, named = env.j2t_iso((tuple(args), dict(kwargs)))
+    wrapped, keywords = env.j2t_iso((tuple(args), dict(kwargs)))
     with env:
-        return env.t2j_iso(target(*wrapped, **named))
+        return env.t2j_iso(target(*wrapped, **keywords))
 
 
 def _defaults(target: Any, function: Callable[..., Any], given: int) -> list[Any]:
-    """What PyTorch takes for arguments that are left out, and torchax's function asks for: of `conv2d` the dilation."""
-    positional = [each for each in inspect.signature(function).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    wanted = sum(each.default is each.empty for each in positional)
-    return [each.default_value for each in target._schema.arguments[given:wanted]]  # noqa: SLF001 - torchax reads it, too
+    """PyTorch's defaults of omitted arguments that torchax's function requires, such as the dilation of `conv2d`."""
+    positional = [param for param in inspect.signature(function).parameters.values() if param.kind is param.POSITIONAL_OR_KEYWORD]
+    count = sum(param.default is param.empty for param in positional)
+    return [param.default_value for param in target._schema.arguments[given:count]]  # noqa: SLF001 - torchax reads it too
 
 
 def decompositions() -> dict[Any, Any]:
-    """PyTorch's and torchax's decompositions of the operators for which there is no function of JAX: others are kept whole."""
+    """PyTorch's and torchax's decompositions of the operators without a JAX function; other operators stay whole."""
     import torch
     from torchax.decompositions import DECOMPOSITIONS
 
-    known = {**torch.export.default_decompositions(), **DECOMPOSITIONS}
-    return {target: function for target, function in known.items() if not isinstance(target, str) and _jax_function(target) is None}
+    table = {**torch.export.default_decompositions(), **DECOMPOSITIONS}
+    return {target: function for target, function in table.items() if not isinstance(target, str) and _jax_function(target) is None}
 
 
 def _jax_function(target: Any) -> Callable[..., Any] | None:
@@ -188,14 +188,14 @@ def _jax_function(target: Any) -> Callable[..., Any] | None:
 
     if target.name() in _FUNCTIONS:
         return _FUNCTIONS[target.name()]
-    found = all_aten_ops.get(target) or all_aten_ops.get(target.overloadpacket)
-    if found is None or not found.is_jax_function:
+    entry = all_aten_ops.get(target) or all_aten_ops.get(target.overloadpacket)
+    if entry is None or not entry.is_jax_function:
         return None
-    return partial(found.func, env=torchax().default_env()) if found.needs_env else found.func
+    return partial(entry.func, env=torchax().default_env()) if entry.needs_env else entry.func
 
 
 def _grouped_product(rows: Any, weights: Any, ends: Any, *_options: Any) -> Any:
-    """The rows of each expert by its weights; `ends` are where the experts' rows end."""
+    """Multiply each expert's rows by its weights; `ends` are the end rows of the experts."""
     return jax.lax.ragged_dot(rows, weights, jax.numpy.diff(ends, prepend=0).astype("int32"))
 
 
@@ -205,13 +205,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::_grouped_mm": _grouped_product,
     "transformers::grouped_mm_fallback": _grouped_product,
 }
-"""What torchax 0.0.13 lacks, and `detach`, which it lets pass gradients. A size is that of the present trace: a micro-batch is smaller."""
+"""Operators that torchax 0.0.13 lacks, `detach` (it passes gradients), and `sym_size` (a micro-batch is smaller)."""
 _LOCK = threading.RLock()
 
 
 @contextmanager
 def torchax_drawing(key: Any) -> Iterator[Any]:
-    """torchax's environment, which draws its random numbers from `key`. Its warnings of 64-bit types say nothing new."""
+    """torchax's environment with random numbers from `key`; its warnings about 64-bit types are suppressed."""
     with _LOCK, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Explicitly requested dtype")
         env = torchax().default_env()
@@ -221,7 +221,7 @@ def torchax_drawing(key: Any) -> Iterator[Any]:
 
 @cache
 def torchax() -> Any:
-    """The module torchax. Version 0.0.13 names overloads for named tensors, which PyTorch 2.13 no longer has: texts stand for them."""
+    """The torchax module; 0.0.13 names overloads that PyTorch 2.13 removed, so strings replace them during the import."""
     import torch
 
     packet = type(torch.ops.aten.add)
@@ -246,6 +246,6 @@ def torchax() -> Any:
 
 
 def _draw_normal(tensor: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
-    """In place of torchax's own (0.0.13), which takes the tensor for the mean."""
+    """Replacement of torchax's `normal_` (0.0.13), which uses the tensor as the mean."""
     key = torchax().default_env().get_and_rotate_prng_key(generator)
     return tensor.apply_jax_(lambda values: mean + std * jax.random.normal(key, values.shape, values.dtype))

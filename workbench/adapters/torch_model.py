@@ -1,4 +1,4 @@
-"""`from_torch`: modules of PyTorch through `torch.export` and torchax: a forward pass, or a training step by a loss in PyTorch."""
+"""`from_torch`: programs of PyTorch modules by `torch.export` and torchax, for a forward pass or a training step."""
 
 import copy
 import re
@@ -9,15 +9,15 @@ from typing import Any
 
 import jax
 
-from workbench.adapters.torch_graph import TorchGraph, decompositions, keep_no_grad, torchax, torchax_drawing
+from workbench.adapters.torch_graph import TorchGraph, decompositions, inline_no_grad, torchax, torchax_drawing
 from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, key_spec, model_error, required, trace_model
 from workbench.core.program import Program, Reference
 from workbench.errors import TraceError, WorkbenchError, opening_text
 
 KEY = "key"
-_SMALL = 1 << 16  # elements of a buffer that is a constant of the program
+_SMALL = 1 << 16  # maximum elements of a buffer that becomes a constant
 _EXPERTS = re.compile(r"(^|/)experts/\w+$")
-"""Weights of all experts in one, as Transformers has them."""
+"""Stacked weights of all experts, as in Transformers."""
 
 
 def from_torch(
@@ -31,22 +31,23 @@ def from_torch(
     data: Callable[[int], Any] | None = None,
     reference: Reference | None = None,
 ) -> Program:
-    """The forward pass of a PyTorch module; with an `optimizer` of Optax its training step.
+    """The forward pass of a PyTorch module, or with an Optax `optimizer` its training step.
 
         program = wb.from_torch(lambda: LlamaForCausalLM(config), {"input_ids": ids, "labels": ids}, optimizer=optax.adamw(3e-4))
         program = wb.from_torch(Net, batch, loss, optimizer=optax.adamw(3e-4))
 
-    `model` is a module, also on the meta device, or a function that makes one, of which nothing is allocated; a run draws its first values
-    as the function does. `batch` is a tensor, a tuple of positional arguments or a dictionary of keyword arguments, of tensors (on the meta
-    device, too), arrays or `jax.ShapeDtypeStruct`s. `loss(model, batch)` is a function in PyTorch; without it the loss is what the module
-    returns: a scalar, or `loss` of its output. Parameters with `requires_grad` are trained. Buffers that the module changes, and keys for
-    its dropout in training mode, go into the next step.
+    `model` is a module, which may be on the meta device, or a function that makes one, for which nothing is allocated;
+    a run initialises it as the function does. `batch` is a tensor, a tuple of positional arguments or a dictionary of
+    keyword arguments, with tensors (also on the meta device), arrays or `jax.ShapeDtypeStruct`s. `loss(model, batch)`
+    is a PyTorch function; without it the loss is the module's output if that is a scalar, else its entry `loss`.
+    Parameters with `requires_grad` are trained. Mutated buffers, and keys for dropout in training mode, are carried to
+    the next step.
 
-    Paths are `params/layers/0/weight`. Raises `AdapterError` for what is no module, and for what torchax cannot lower; `TraceError` for
-    what `torch.export` cannot trace.
+    Paths are `params/layers/0/weight`. Raises `AdapterError` if `model` is not a module or torchax cannot lower it,
+    `TraceError` if `torch.export` cannot trace it.
     """
     torch = required("torch", "torch", "wb.from_torch", "torch")
-    made = _made_without_parameters(model) if callable(model) and not isinstance(model, torch.nn.Module) else model
+    made = _make_on_meta(model) if callable(model) and not isinstance(model, torch.nn.Module) else model
     if not isinstance(made, torch.nn.Module):
         raise model_error(made, "a module of PyTorch, or a function that makes one")
     torchax()
@@ -59,10 +60,10 @@ def from_torch(
 
 @dataclass(frozen=True, slots=True)
 class _Examples:
-    """A batch taken apart.
+    """A flattened batch.
 
-    - `arrays`: the batch as JAX sees it, `None` where there is no tensor;
-    - `leaves`: a tensor on the meta device for each of its tensors, and what else it has as it is; `structure`: how they stand together.
+    - `arrays`: the batch as JAX arrays, `None` for values that are not tensors;
+    - `leaves`: meta tensors for its tensors, other values unchanged; `structure`: its tree structure.
     """
 
     arrays: Any
@@ -75,31 +76,30 @@ class _Examples:
         return cls(jax.tree.unflatten(structure, map(_as_array, leaves)), tuple(map(_on_meta, leaves)), structure)
 
     def tensors(self) -> tuple[Any, ...]:
-        """Tensors of these shapes, whose memory nobody touches."""
         import torch
 
-        return tuple(torch.empty(each.shape, dtype=each.dtype) for each in self.leaves if isinstance(each, torch.Tensor))
+        return tuple(torch.empty(leaf.shape, dtype=leaf.dtype) for leaf in self.leaves if isinstance(leaf, torch.Tensor))
 
     def batch_of(self, tensors: tuple[Any, ...]) -> Any:
         import torch
 
-        given = iter(tensors)
-        return jax.tree.unflatten(self.structure, [next(given) if isinstance(each, torch.Tensor) else each for each in self.leaves])
+        remaining = iter(tensors)
+        return jax.tree.unflatten(self.structure, [next(remaining) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves])
 
 
 def _plain(tree: Any) -> Any:
-    """Dictionaries, tuples and lists of what a batch or an output holds; a cache or another object in an output is left out."""
+    """The nested dictionaries, tuples and lists of a batch or output; other objects, such as a cache, become `None`."""
     import torch
 
     if hasattr(tree, "keys"):
-        return {str(key): _plain(tree[key]) for key in tree.keys()}  # noqa: SIM118 - `BatchEncoding` has them, and iterates otherwise
+        return {str(key): _plain(tree[key]) for key in tree.keys()}  # noqa: SIM118 - iterating over a `BatchEncoding` does not yield its keys
     if isinstance(tree, tuple | list):
         return [*map(_plain, tree)] if isinstance(tree, list) else tuple(map(_plain, tree))
     return tree if isinstance(tree, torch.Tensor | bool | int | float | str) or hasattr(tree, "dtype") else None
 
 
 def _on_meta(leaf: Any) -> Any:
-    """A tensor or an array as a tensor without values. Whole numbers of an array are 64 bits wide, as PyTorch's indices are."""
+    """A tensor or array as a meta tensor. Integers of arrays become 64-bit, as PyTorch's indices are."""
     import torch
 
     if not hasattr(leaf, "dtype"):
@@ -110,7 +110,7 @@ def _on_meta(leaf: Any) -> Any:
 
 
 def _as_array(leaf: Any) -> Any:
-    """A tensor's values, or its shape where it has none; `None` for what is no tensor. Types of 64 bits become those of 32."""
+    """The values of a tensor, its shape if it has none, or `None` if it is not a tensor. 64-bit types become 32-bit."""
     import torch
     from torchax.ops.mappings import t2j_dtype
 
@@ -125,10 +125,10 @@ def _as_array(leaf: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Exported:
-    """A module's graph, and what its inputs and results are.
+    """An exported module: its graph, inputs and results.
 
-    - `inputs`: of each input the path of a parameter or buffer, the value of a constant, or `None` for the next tensor of the batch;
-    - `changed`: the paths of the buffers whose new values are the first results; `outputs`: how the other results stand together.
+    - `inputs`: for each input a parameter or buffer path, a constant, or `None` for the next tensor of the batch;
+    - `changed`: the paths of the buffers whose new values are the first results; `outputs`: the others' tree structure.
     """
 
     graph: TorchGraph
@@ -138,20 +138,20 @@ class _Exported:
 
     @classmethod
     def of(cls, model: Any, examples: _Examples, loss: Callable[..., Any] | None, *, is_trained: bool) -> "_Exported":
-        """Raises `TraceError` for a module that cannot be exported."""
+        """Export a module. Raises `TraceError` if it cannot be exported."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         tensors, mode = examples.tensors(), FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True)
-        is_batch = [bool(each.ndim) and tensors[0].shape[:1] == each.shape[:1] for each in tensors]  # micro-batches have a smaller one
+        is_batch = [bool(each.ndim) and tensors[0].shape[:1] == each.shape[:1] for each in tensors]  # dynamic, as micro-batches are smaller
         shapes = tuple({0: torch.export.Dim.AUTO} if each else {} for each in is_batch)
-        step = _step_module(_valueless(model, mode), examples, loss, is_trained=is_trained)
+        step = _step_module(_fake_copy(model, mode), examples, loss, is_trained=is_trained)
         with mode, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch's, about itself
+            warnings.simplefilter("ignore")  # PyTorch's internal warnings
             try:
                 exported = torch.export.export(step, tensors, dynamic_shapes=(shapes,), strict=False)
-                keep_no_grad(exported.graph_module)
+                inline_no_grad(exported.graph_module)
                 exported = exported.run_decompositions(decompositions())
             except WorkbenchError:
                 raise
@@ -161,16 +161,16 @@ class _Exported:
         paths = {f"{_ROOT}.{name}": path for name, path in _paths(model).items()}
         changed = tuple(paths[each] for each in signature.buffers_to_mutate.values())
         fixed = {f"{_ROOT}.{name}": _as_array(each) for name, each in model.named_buffers() if each.numel() <= _SMALL}
-        known = {name: each for name, each in fixed.items() if not isinstance(each, jax.ShapeDtypeStruct) and paths[name] not in changed}
-        known |= {name: _as_array(each) for name, each in exported.constants.items() if name not in paths}
-        return cls(graph, tuple(known.get(each.target, paths.get(each.target)) for each in signature.input_specs), changed, step.outputs)
+        consts = {name: leaf for name, leaf in fixed.items() if not isinstance(leaf, jax.ShapeDtypeStruct) and paths[name] not in changed}
+        consts |= {name: _as_array(leaf) for name, leaf in exported.constants.items() if name not in paths}
+        return cls(graph, tuple(consts.get(spec.target, paths.get(spec.target)) for spec in signature.input_specs), changed, step.outputs)
 
     def call(self, bound: list[Any], batch: Any) -> Any:
-        """The module's output or its loss by parameters and state, `bound`, whose state becomes that after it."""
+        """Compute the module's output or loss from `bound`, [parameters, state]; replaces its state by the new one."""
         params, state = bound
         values, tensors = {**state, **params}, iter(jax.tree.leaves(batch))
         inputs = [
-            next(tensors) if each is None else values[each] if isinstance(each, str) else jax.numpy.asarray(each) for each in self.inputs
+            next(tensors) if item is None else values[item] if isinstance(item, str) else jax.numpy.asarray(item) for item in self.inputs
         ]
         with torchax_drawing(state[KEY]):
             results = self.graph(inputs)
@@ -179,18 +179,18 @@ class _Exported:
 
 
 _ROOT = "model"
-"""What the exported step calls the user's module."""
+"""The name of the user's module in the exported step."""
 
 
 def _paths(model: Any) -> dict[str, str]:
-    """The path of each parameter and buffer by its name; of one that is shared, that of its first name."""
+    """The path of each parameter and buffer; a shared one has the path of its first name."""
     first: dict[int, str] = {}
-    every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
-    return {name: first.setdefault(id(each), name.replace(".", "/")) for name, each in every}
+    named_tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    return {name: first.setdefault(id(tensor), name.replace(".", "/")) for name, tensor in named_tensors}
 
 
 def _step_module(model: Any, examples: _Examples, loss: Callable[..., Any] | None, *, is_trained: bool) -> Any:
-    """A module whose `forward` takes the tensors of a batch, and returns those of the output; `outputs` says how they stood together."""
+    """A module whose `forward` maps batch tensors to output tensors; `outputs` is the output's tree structure."""
     import torch
 
     class ExportedStep(torch.nn.Module):  # type: ignore[misc]
@@ -211,32 +211,31 @@ def _step_module(model: Any, examples: _Examples, loss: Callable[..., Any] | Non
 
 
 def _own_loss(output: Any, model: Any) -> Any:
-    """The loss that a module returns: a scalar, or what it calls so."""
     import torch
 
-    found = output["loss"] if hasattr(output, "keys") and "loss" in output.keys() else output  # noqa: SIM118 - as in `_plain`
-    if isinstance(found, torch.Tensor) and not found.ndim:
-        return found
+    value = output["loss"] if hasattr(output, "keys") and "loss" in output.keys() else output  # noqa: SIM118 - see `_plain`
+    if isinstance(value, torch.Tensor) and not value.ndim:
+        return value
     raise AdapterError(
         f"`{type(model).__name__}` returns no loss: neither a scalar nor an output with `loss`.",
         ["give `loss=`, a function `loss(model, batch)` in PyTorch", "give a model of Transformers `labels` in its batch"],
     )
 
 
-def _valueless(model: Any, mode: Any) -> Any:
-    """The module with parameters and buffers that have shapes only, fakes of this mode; what is shared is shared again."""
+def _fake_copy(model: Any, mode: Any) -> Any:
+    """A copy of the module with fake parameters and buffers of this mode; shared tensors stay shared."""
     import torch
 
-    twins: dict[int, Any] = {}
-    for each in (*model.parameters(), *model.buffers()):
+    fakes: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
         with mode:
-            twin = torch.empty(each.shape, dtype=each.dtype)
-        twins[id(each)] = torch.nn.Parameter(twin, each.requires_grad) if isinstance(each, torch.nn.Parameter) else twin
-    return copy.deepcopy(model, twins)
+            fake = torch.empty(tensor.shape, dtype=tensor.dtype)
+        fakes[id(tensor)] = torch.nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else fake
+    return copy.deepcopy(model, fakes)
 
 
-def _made_without_parameters(make: Callable[[], Any]) -> Any:
-    """The module that a function makes, its large tensors on the meta device; buffers that are computed have their values."""
+def _make_on_meta(make: Callable[[], Any]) -> Any:
+    """Call the user's function with large tensors on the meta device; computed buffers keep their values."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -258,29 +257,28 @@ def _export_error(error: Exception, name: str) -> TraceError:
 
 
 def _parts(exported: _Exported, model: Any, make: Callable[[], Any] | None) -> ModelParts:
-    used = {each for each in exported.inputs if isinstance(each, str)}
-    arrays = {path: _as_array(each) for path, each in _tensors(model).items() if path in used}
-    trained = {path for path, each in _tensors(model).items() if each.requires_grad}
+    used_paths = {tensor for tensor in exported.inputs if isinstance(tensor, str)}
+    arrays = {path: _as_array(tensor) for path, tensor in _tensors(model).items() if path in used_paths}
+    trained = {path for path, tensor in _tensors(model).items() if tensor.requires_grad}
 
     def init(key: Any) -> Any:
         values = _drawn(make, key)
         return {path: values[path] for path in params}, {path: values[path] for path in state} | {KEY: jax.random.fold_in(key, 1)}
 
-    params = {path: each for path, each in arrays.items() if path in trained}
-    state = {path: each for path, each in arrays.items() if path not in trained}
-    dims = {f"params/{path}": "experts _ _" for path, each in params.items() if _EXPERTS.search(path) and each.ndim == 3}
+    params = {path: tensor for path, tensor in arrays.items() if path in trained}
+    state = {path: tensor for path, tensor in arrays.items() if path not in trained}
+    dims = {f"params/{path}": "experts _ _" for path, tensor in params.items() if _EXPERTS.search(path) and tensor.ndim == 3}
     return ModelParts(
         params, {**state, KEY: key_spec()}, lambda *both: [*both], lambda bound: bound[1], init if make else None, (KEY,), dims
     )
 
 
 def _drawn(make: Any, key: Any) -> dict[str, Any]:
-    """The first values of a module's parameters and buffers: its own initialisation, with random numbers from `key`."""
     import torch
 
     with torchax_drawing(key) as env, env, torch.device("jax"):
-        return {path: env.t2j_iso(each) for path, each in _tensors(make()).items()}
+        return {path: env.t2j_iso(tensor) for path, tensor in _tensors(make()).items()}
 
 
 def _tensors(model: Any) -> dict[str, Any]:
-    return {name.replace(".", "/"): each for name, each in (*model.named_parameters(), *model.named_buffers())}
+    return {name.replace(".", "/"): tensor for name, tensor in (*model.named_parameters(), *model.named_buffers())}

@@ -1,5 +1,4 @@
-"""A model taken apart into pytrees of parameters and state, and the program of a loss that is given the model whole again; which of its
-state a loss leaves alone, what a framework's layers call their dimensions, and what to install for an adapter."""
+"""Programs of models split into pytrees of parameters and state, with the model rebuilt for the user's loss."""
 
 import importlib
 import inspect
@@ -25,19 +24,19 @@ from workbench.tracing.trace_function import guard_tracing, name_of, verify_call
 Dims = Mapping[str, Any] | None
 _SMALL = 1 << 16  # elements
 NEXT_KEY = 0x7FFFFFFF
-"""Folded into a key to make that of the next step: no number that a draw of this step is folded with."""
+"""Folded into a key to derive the next step's key; no draw of a step uses this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelParts:
-    """What an adapter makes of a model.
+    """A model as split by an adapter.
 
-    - `params`, `state`: pytrees of arrays or `jax.ShapeDtypeStruct`s; `state` is a mapping, empty if there is none;
-    - `bind(params, state)` is what the user's loss is given as the model; `unbind(model)` the state after it;
-    - `init(key)` makes `(params, state)` for a run, where only shapes are known; else `None`;
-    - `keys` are the entries of `state` that are random keys which this adapter, not the model, makes anew for each step;
-    - `dims` are the names of dimensions that the model itself states, by path;
-    - `scopes(model)` is the context in which the loss is called: it names scopes where the framework does not.
+    - `params`, `state`: pytrees of arrays or `jax.ShapeDtypeStruct`s; `state` is a mapping, which may be empty;
+    - `bind(params, state)`: the model as passed to the user's loss; `unbind(model)`: its state after the loss;
+    - `init(key)`: initial `(params, state)` for a run if only shapes are known, else `None`;
+    - `keys`: the entries of `state` that are random keys which the adapter renews each step;
+    - `dims`: dimension names that the model itself states, by path;
+    - `scopes(model)`: the context in which the loss is called, for frameworks that do not name scopes.
     """
 
     params: Any
@@ -52,7 +51,7 @@ class ModelParts:
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """What a user states of a program besides the model, the loss and the batch: as in `wb.trace_training`."""
+    """Options of a program besides model, loss and batch, as in `wb.trace_training`."""
 
     optimizer: Any = None
     dims: Dims = None
@@ -61,7 +60,7 @@ class TraceOptions:
     reference: Reference | None = None
 
     def dims_with(self, stated: dict[str, str], params: Any) -> Dims:
-        """The user's names with those that the model states, or its layers have, of parameters which the user does not name."""
+        """The user's dimension names, and for other parameters those stated by the model or known for its layers."""
         stated = attention_dims(params) | stated
         if not stated or not isinstance(self.dims, Mapping | None):
             return self.dims
@@ -70,9 +69,10 @@ class TraceOptions:
 
 
 def trace_model(parts: ModelParts, loss: Callable[..., Any], batch: Any, options: TraceOptions) -> Program:
-    """The training step of `loss(model, batch)`, or without an optimiser the program of that function; state that nothing reads stays out.
+    """The training step of `loss(model, batch)`, or without an optimiser the program of that function.
 
-    A loss with a parameter called `key` is given a random key, another one each step. Raises `TraceError` if it cannot be traced.
+    Unread state is left out. A loss with a parameter `key` receives a new random key each step. Raises `TraceError` if
+    it cannot be traced.
     """
     verify_callable("loss", loss, "a function of a model and a batch", "write `loss(model, batch)`, which calls `model(...)`")
     options = replace(options, name=options.name or name_of(loss), dims=options.dims_with(parts.dims, parts.params))
@@ -86,7 +86,7 @@ def trace_model(parts: ModelParts, loss: Callable[..., Any], batch: Any, options
 
 
 def takes_key(loss: Callable[..., Any]) -> bool:
-    """Whether a loss asks for a random key."""
+    """Whether a loss has a parameter `key`."""
     try:
         return "key" in inspect.signature(loss).parameters
     except (TypeError, ValueError):
@@ -94,20 +94,21 @@ def takes_key(loss: Callable[..., Any]) -> bool:
 
 
 def takes_argument(make: Callable[..., Any]) -> bool:
-    """Whether a function that makes a model asks for something, a key or streams of random numbers, rather than nothing."""
+    """Whether a function that makes a model requires an argument (a key or RNG streams)."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
         return False
     return any(
-        each.kind is each.VAR_POSITIONAL or (each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
-        for each in parameters
+        param.kind is param.VAR_POSITIONAL
+        or (param.default is param.empty and param.kind in (param.POSITIONAL_ONLY, param.POSITIONAL_OR_KEYWORD))
+        for param in parameters
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _BoundLoss:
-    """The user's loss as a function of parameters, state and batch; it returns its result and the new state."""
+    """The user's loss as a function of parameters, state and batch that returns its result and the new state."""
 
     parts: ModelParts
     loss: Callable[..., Any]
@@ -122,8 +123,7 @@ class _BoundLoss:
         return (*self.parts.keys, *(["key"] if self.has_key else []))
 
     def init(self, key: Any) -> Any:
-        """What `ModelParts.init` makes, with a key where the loss asks for one."""
-        assert self.parts.init is not None, "asked where it is known"
+        assert self.parts.init is not None, "undefined unless it is known"
         params, state = self.parts.init(key)
         return params, {**state, **({"key": jax.random.fold_in(key, NEXT_KEY)} if self.has_key else {})}
 
@@ -138,7 +138,7 @@ class _BoundLoss:
 
 @dataclass(frozen=True, slots=True)
 class _NamedState:
-    """A bound loss whose state is by path, without the leaves that nothing reads; keys are made anew."""
+    """A bound loss whose state is indexed by path, without unread leaves; keys are renewed each step."""
 
     bound: _BoundLoss
     structure: Any
@@ -147,7 +147,7 @@ class _NamedState:
     idle: tuple[bool, ...]
 
     def whole(self, state: Mapping[str, Any]) -> Any:
-        """The model's own state. For what nothing reads, zeros that no operation makes, and `None` for a key of the adapter's."""
+        """The model's state, with compile-time zeros for unread leaves and `None` for unread keys of the adapter."""
         pairs = zip(self.paths, self.specs, strict=True)
         return jax.tree.unflatten(self.structure, [state[path] if path in state else self._unread(path, spec) for path, spec in pairs])
 
@@ -167,7 +167,7 @@ class _NamedState:
 
     def __call__(self, params: Any, state: Mapping[str, Any], batch: Any) -> tuple[Any, dict[str, Any]]:
         result, after = self.bound(params, self.whole(state), batch)
-        after = {name: 0 if each is None and name in self.bound.keys else each for name, each in after.items()}  # in place of an unread key
+        after = {name: 0 if leaf is None and name in self.bound.keys else leaf for name, leaf in after.items()}  # replaces an unread key
         if (count := len(jax.tree.leaves(after))) != len(self.paths):
             raise TraceError(
                 f"The model's state has {len(self.paths)} leaves before the loss, and {count} after it.",
@@ -177,7 +177,7 @@ class _NamedState:
         return result, self.by_path(after) | keys
 
     def loss(self, params: Any, state: Mapping[str, Any], batch: Any) -> tuple[Any, dict[str, Any]]:
-        """Without the auxiliary part."""
+        """The loss without auxiliary outputs, and the new state."""
         result, after = self(params, state, batch)
         return (result[0] if isinstance(result, tuple) else result), after
 
@@ -186,17 +186,16 @@ class _NamedState:
 
 
 def key_spec() -> jax.ShapeDtypeStruct:
-    """The shape of a random key; none is made."""
     return jax.eval_shape(lambda: jax.random.key(0))
 
 
 def call_loss(loss: Callable[..., Any], model: Any, batch: Any, key: Any) -> Any:
-    """`loss(model, batch)`, with the key where it asks for one."""
+    """Call `loss(model, batch)`, with the key if the loss takes one."""
     return loss(model, batch, key=key) if takes_key(loss) else loss(model, batch)
 
 
 def dims_text(names: Any) -> str:
-    """Names of dimensions as a model's metadata has them, in the notation of `dims`; empty if there are none.
+    """Dimension names from a model's metadata in the notation of `dims`; empty if there are none or a name repeats.
 
     >>> dims_text(("embed", None, ("data", "mlp"))), dims_text((None, None))
     ('embed _ _', '')
@@ -206,8 +205,9 @@ def dims_text(names: Any) -> str:
 
 
 def partition_dims(stated: Mapping[str, tuple[Any, tuple[int, ...]]], mesh_axes: Iterable[str] = ()) -> dict[str, str]:
-    """Names of dimensions from metadata, names and shape by path, that may state mesh axes instead: `("fsdp", "tp")` is a layout, and its
-    words name no dimension. One usual name of a mesh axis, or one of `mesh_axes`, says that all of them are; so does a second size.
+    """Dimension names from metadata (names and shape by path), unless they are mesh axes.
+
+    If any name is a usual mesh axis or one of `mesh_axes`, all are mesh axes; names with several sizes are dropped.
 
     >>> partition_dims({"up": (("embed", "mlp"), (8, 32))}), partition_dims({"up": (("fsdp", "tp"), (8, 32)), "scale": (("tp",), (8,))})
     ({'up': 'embed mlp'}, {})
@@ -219,8 +219,8 @@ def partition_dims(stated: Mapping[str, tuple[Any, tuple[int, ...]]], mesh_axes:
                 sizes.setdefault(str(word), set()).add(size)
     if not sizes.keys().isdisjoint({*MESH_AXES, *mesh_axes}):
         return {}
-    found = {path: [name if len(sizes.get(str(name), ())) == 1 else None for name in names or ()] for path, (names, _) in stated.items()}
-    return {path: words for path, names in found.items() if (words := dims_text(names))}
+    named = {path: [name if len(sizes.get(str(name), ())) == 1 else None for name in names or ()] for path, (names, _) in stated.items()}
+    return {path: words for path, names in named.items() if (words := dims_text(names))}
 
 
 def _trace(call: _NamedState, state: dict[str, Any], batch: Any, options: TraceOptions) -> Program:
@@ -243,23 +243,23 @@ def _patterns(prefix: str, dims: Mapping[str, Any]) -> Iterator[str]:
             yield pattern
 
 
-# Which of a model's state a loss neither reads nor changes: it need not be carried, and a program without state has more layouts.
+# State that a loss neither reads nor changes is not carried, since a program without state has more layouts.
 
 
 def idle_leaves(call: Callable[..., tuple[Any, Any]], params: Any, state: Any, batch: Any) -> list[bool]:
-    """For each leaf of `state`, whether `call(params, state, batch) -> (result, new state)` returns it as it was and never reads it.
+    """For each leaf of `state`, whether `call(params, state, batch)` neither reads nor changes it.
 
-    A loop that only hands it on, as Haiku's scans do with keys, does not read it.
+    A loop that only passes a leaf through, as Haiku's scans do with keys, does not read it.
     """
     closed, (result, _) = jax.make_jaxpr(partial(call), return_shape=True)(params, state, batch)
-    before, made, count = (len(jax.tree.leaves(each)) for each in (params, result, state))
-    given, after = closed.jaxpr.invars[before : before + count], closed.jaxpr.outvars[made : made + count]
-    stays = [var is new for var, new in zip(given, after, strict=True)]
-    _, is_read = partial_eval.dce_jaxpr(closed.jaxpr, [*[True] * made, *(not each for each in stays)])
-    return [each and not read for each, read in zip(stays, is_read[before : before + count], strict=True)]
+    param_count, result_count, count = (len(jax.tree.leaves(item)) for item in (params, result, state))
+    state_in, state_out = closed.jaxpr.invars[param_count : param_count + count], closed.jaxpr.outvars[result_count : result_count + count]
+    stays = [var is new for var, new in zip(state_in, state_out, strict=True)]
+    _, is_read = partial_eval.dce_jaxpr(closed.jaxpr, [*[True] * result_count, *(not item for item in stays)])
+    return [item and not read for item, read in zip(stays, is_read[param_count : param_count + count], strict=True)]
 
 
-# Names of dimensions that a framework's own layers have: the heads of attention, in Flax and in Keras.
+# Dimension names of framework layers: attention heads in Flax and Keras.
 
 _ATTENTION = re.compile(r"(.*/)(query|key|value|out|attention_output)/kernel")
 _OUTWARDS = ("out", "attention_output")
@@ -267,7 +267,7 @@ _RANK = 3
 
 
 def attention_dims(params: Any) -> dict[str, str]:
-    """The names by path. Fewer heads of keys and values than of queries are `kv_heads`.
+    """Dimension names of attention kernels by path; key and value heads are `kv_heads` if fewer than the query heads.
 
     >>> import jax
     >>> kernel = {"kernel": jax.ShapeDtypeStruct((64, 4, 16), "float32")}
@@ -276,35 +276,35 @@ def attention_dims(params: Any) -> dict[str, str]:
     """
     leaves = Leaves.of("params", params)
     shapes = {path: spec.shape for path, spec in zip(leaves.paths, leaves.specs, strict=True)}
-    found = {}
+    names = {}
     for path, shape in shapes.items():
         match = _ATTENTION.fullmatch(path)
         query = shapes.get(f"{match[1]}query/kernel", ()) if match else ()
         if match and len(query) == len(shape) and _RANK <= len(shape) <= _RANK + 1:
-            stacked = "_ " * (len(shape) - _RANK)  # layers that are scanned
+            stacked = "_ " * (len(shape) - _RANK)  # scanned layers
             is_fewer = match[2] in ("key", "value") and shape[-2:-1] != query[-2:-1]
-            found[path] = (
+            names[path] = (
                 f"{stacked}heads d_head _" if match[2] in _OUTWARDS else f"{stacked}_ {'kv_heads' if is_fewer else 'heads'} d_head"
             )
-    return found
+    return names
 
 
-# Import the framework of a model when one is given, and say what to install where it is missing.
+# Deferred import of frameworks, with the install command in the error.
 
 
 class AdapterError(WorkbenchError):
-    """A model that an adapter cannot put in."""
+    """A model that an adapter cannot trace."""
 
 
 def model_error(given: object, expected: str) -> AdapterError:
-    """The error about what is no model of a framework."""
+    """The error for an object that is not a model of the framework."""
     return AdapterError(
-        wrong_type("model", given, expected), ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"]
+        wrong_type("model", given, expected), ["trace plain functions with `wb.trace_training`, `wb.trace_step` or `wb.trace`"]
     )
 
 
 def required(module: str, distribution: str, adapter: str, extra: str = "") -> Any:
-    """The module of this name; raises `AdapterError` if its distribution, which an extra may bring, is not installed."""
+    """Import a module. Raises `AdapterError` with the install command if its distribution is missing."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A train step of one's own on a framework's objects (models, optimisers): their arrays are carried by name from step to step."""
+"""Custom training steps on framework objects (models, optimisers), whose arrays are carried by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from workbench.tracing.trace_function import argument_names, name_of, verify_cal
 class ObjectStep:
     """The user's step as a function of named arrays.
 
-    - `paths`, `leaves`: the arrays of all objects, `params/dense/kernel`; `join(leaves)` makes the objects of them again;
-    - `step(objects, batch)` returns the leaves after it, in the same order, and what else it makes;
-    - `init(key)` makes the leaves, where only shapes are known.
+    - `paths`, `leaves`: the arrays of all objects, as in `params/dense/kernel`; `join(leaves)` rebuilds the objects;
+    - `step(objects, batch)`: the new leaves in the same order, and other results;
+    - `init(key)`: initial leaves, if only shapes are known.
     """
 
     paths: Sequence[str]
@@ -30,17 +30,17 @@ class ObjectStep:
         after, result = self.step(self.join([state[path] for path in self.paths]), batch)
         if len(after) != len(self.paths):
             raise TraceError(
-                f"The step takes objects with {len(self.paths)} arrays, which have {len(after)} after it.",
-                ["make all of a model's arrays before its step"],
+                f"The step takes objects with {len(self.paths)} arrays; afterwards they have {len(after)}.",
+                ["create all arrays of a model before its step"],
             )
         return dict(zip(self.paths, after, strict=True)), result
 
 
 def trace_objects(step: ObjectStep, batch: Any, options: TraceOptions) -> Program:
-    """Raises `TraceError` for a step that changes the shape of what it carries, or is given another optimiser besides its own."""
+    """The program of a step. Raises `TraceError` if it changes the shape of its state or an optimiser is given."""
     if options.optimizer is not None:
         raise TraceError(
-            "A step of one's own updates its parameters itself; another optimiser would have nothing to do.",
+            "A custom step updates its parameters itself, so it takes no optimiser.",
             ["leave `optimizer` out", "give the model alone, and a loss"],
         )
     init = step.init
@@ -58,10 +58,10 @@ def trace_objects(step: ObjectStep, batch: Any, options: TraceOptions) -> Progra
 
 
 def object_names(step: Callable[..., Any], count: int) -> list[str]:
-    """What the step calls its objects. Raises `TraceError` if it does not take so many and a batch."""
+    """The names of the step's object parameters. Raises `TraceError` if it does not take `count` objects and a batch."""
     verify_callable("step", step, "a function of objects and a batch", "write `step(model, optimizer, batch)`")
     return argument_names(step, count + 1)[:count]
 
 
-def title_of(step: Callable[..., Any], options: TraceOptions) -> str:
+def program_title(step: Callable[..., Any], options: TraceOptions) -> str:
     return options.name or name_of(step)

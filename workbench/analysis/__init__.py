@@ -1,1 +1,1 @@
-"""Analyze a plan into its report, and what follows from reports: diagnostics, suggestions, differences, comparisons."""
+"""Analyze a plan into a report, and derive diagnostics, suggestions, differences and comparisons."""

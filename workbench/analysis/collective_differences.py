@@ -1,6 +1,6 @@
-"""Why the compiled program does not send what the plan does: every collective without a match on the other side, and its cause.
+"""Explain why planned and compiled communication differ: every unmatched collective with its cause.
 
-Collectives are matched by mesh axes, class and payload. What is left over on both sides is matched against known compiler transformations.
+Collectives are matched by mesh axes, class and payload; leftovers are matched against known compiler transformations.
 """
 
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ _UNPARTITIONED_OPS = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "c
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Payload bytes per device and step that differ over `axes` at one place of the program; equal where only their form differs."""
+    """Payload bytes per device and step that differ over `axes` at one place; equal if only the form differs."""
 
     axes: tuple[str, ...]
     kind: str
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One collective of either side, by class."""
+    """One planned or compiled collective, by class."""
 
     axes: tuple[str, ...]
     kind: str
@@ -81,7 +81,7 @@ class _Item:
 
 
 def explain_collectives(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
-    """The differences, largest first; those that were only combined or windowed come last, as their bytes are equal."""
+    """Return the differences, largest first; combined or windowed collectives, with equal bytes, come last."""
     order = {name: place for place, name in enumerate(report.mesh.names)}
     ours, theirs = _remove_matches([_planned_item(each, order) for each in report.collectives], list(_list_compiled_items(compiled, order)))
     thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
@@ -100,25 +100,29 @@ def _planned_item(each: Collective, order: dict[str, int]) -> _Item:
 
 
 def _list_compiled_items(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
-    for each in compiled.collectives:
-        axes = tuple(sorted(each.axes, key=lambda axis: order.get(axis, 0)))
-        parts = each.parts or (each.payload,)
-        paths = each.part_paths if len(each.part_paths) == len(parts) else (each.path,) * len(parts)
+    for collective in compiled.collectives:
+        axes = tuple(sorted(collective.axes, key=lambda axis: order.get(axis, 0)))
+        parts = collective.parts or (collective.payload,)
+        paths = collective.part_paths if len(collective.part_paths) == len(parts) else (collective.path,) * len(parts)
         for payload, path in zip(parts, paths, strict=True):
-            source = each.source if path == each.path else ""  # its source line is that of the first
-            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source, each.reader)
+            source = collective.source if path == collective.path else ""  # the source line belongs to the first part
+            yield _Item(
+                axes, collective_class(collective.part_of or collective.kind), payload, collective.count, path, source, collective.reader
+            )
 
 
 def _remove_matches(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
-    """What is left of each side when equal payloads over equal axes are matched, execution by execution: those of one path first, then
-    those whose paths have the same tail (a compiled loop's body does not say where the loop is), then any."""
+    """Return unmatched items after matching equal payloads over equal axes, execution by execution.
+
+    Equal paths match first, then equal path tails (a compiled loop body omits the loop's path), then any paths.
+    """
     for parts in (None, 2, 0):
         ours, theirs = _remove_matches_by(ours, theirs, parts)
     return ours, theirs[::-1]
 
 
 def _remove_matches_by(ours: list[_Item], theirs: list[_Item], parts: int | None) -> tuple[list[_Item], list[_Item]]:
-    """As `_remove_matches`, of items whose paths have the same last `parts`; all of the path if `None`."""
+    """Match items whose paths have the same last `parts` (`None`: the whole path)."""
 
     def key(each: _Item) -> tuple[object, ...]:
         return each.axes, each.kind, each.payload, _path_tail(each.path, parts)
@@ -133,7 +137,7 @@ def _remove_matches_by(ours: list[_Item], theirs: list[_Item], parts: int | None
         if each.count > matched:
             left.append(replace(each, count=each.count - matched))
     rest = []
-    for each in reversed(theirs):  # the later ones are the repetitions
+    for each in reversed(theirs):  # repetitions come later
         matched = min(executions[key(each)], each.count)
         executions[key(each)] -= matched
         if matched:
@@ -142,7 +146,6 @@ def _remove_matches_by(ours: list[_Item], theirs: list[_Item], parts: int | None
 
 
 def _pair_leftovers(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
-    """Leftovers of both sides that belong together; they are removed from the lists."""
     for test in (
         _match_combined,
         _match_widened,
@@ -153,21 +156,21 @@ def _pair_leftovers(ours: list[_Item], theirs: list[_Item], *, narrows: bool) ->
         _match_rewritten,
         _match_other_path,
     ):
-        for each in list(ours):
-            if each in ours and (match := test(each, theirs, ours)):
+        for item_to_match in list(ours):
+            if item_to_match in ours and (match := test(item_to_match, theirs, ours)):
                 our_items, their_items, cause = match
                 for item in our_items:
                     ours.remove(item)
                 for item in their_items:
                     theirs.remove(item)
-                yield _make_difference(each, sum(item.total for item in our_items), sum(item.total for item in their_items), cause)
+                yield _make_difference(item_to_match, sum(item.total for item in our_items), sum(item.total for item in their_items), cause)
 
 
 _Match = tuple[list[_Item], list[_Item], Cause] | None
 
 
 def _match_combined(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
-    """All that is left of one kind over the same axes, with equal bytes: combined before they are sent."""
+    """Match all leftovers of one kind over equal axes with equal bytes: combined before sending."""
     our_items, their_items = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
     planned, found = (sum(item.total for item in side) for side in (our_items, their_items))
     return (our_items, their_items, COMBINED) if their_items and planned == found else None
@@ -181,7 +184,7 @@ def _match_widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
 
 
 def _match_padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    """A reduction of somewhat more bytes, and the shift of no more than that, which has no name of its own."""
+    """Match a reduction with slightly more bytes, and an unnamed shift of at most that excess."""
     if each.kind != "reduce":
         return None
 
@@ -203,7 +206,7 @@ def _match_narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
 
 
 def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
-    """All that either side sends for an operation that some compilers rewrite before they partition."""
+    """Match all collectives of an operation that some compilers rewrite before partitioning."""
     name = each.path.rpartition("/")[2]
     if not any(word in name for word in _EXPANDED_OPS):
         return None
@@ -213,16 +216,16 @@ def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Ma
 
 
 def _match_split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    """One reduction over several axes, found as one per axis."""
+    """Match one reduction over several axes with one reduction per axis."""
     if each.kind != "reduce" or len(each.axes) < 2:
         return None
     by_axis = {item.axes: item for item in theirs if (item.kind, item.payload) == (each.kind, each.payload) and len(item.axes) == 1}
-    found = [by_axis[axis,] for axis in each.axes if (axis,) in by_axis]
-    return ([each], found, SPLIT) if len(found) == len(each.axes) else None
+    reductions = [by_axis[axis,] for axis in each.axes if (axis,) in by_axis]
+    return ([each], reductions, SPLIT) if len(reductions) == len(each.axes) else None
 
 
 def _match_folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
-    """Several reductions of one value, found as one over all their axes."""
+    """Match several reductions of one value with one over all their axes."""
     if each.kind != "reduce":
         return None
     for wide in theirs:
@@ -244,27 +247,24 @@ def _find_first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item 
 
 
 def _explain_too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
-    """Those in scopes of values that have fewer elements than devices along a dimension; they are removed from the list."""
-    for each in [item for item in items if _scope(item.path) in thin]:
-        items.remove(each)
-        yield _make_difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
+    for item_in_scope in [item for item in items if _scope(item.path) in thin]:
+        items.remove(item_in_scope)
+        yield _make_difference(item_in_scope, item_in_scope.total if is_ours else 0, 0 if is_ours else item_in_scope.total, TOO_FINE)
 
 
 def _explain_leftovers(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
-    """What has no match; `resharded` are the places where the compiler reshards in other steps, of which this may be one."""
-    for each in ours:
-        yield _make_difference(each, each.total, 0, _cause_of_missing(each, has_loops=has_loops))
-    for each in theirs:
-        yield _make_difference(each, 0, each.total, _cause_of_extra(each, resharded))
+    """Explain items without a match; `resharded` are the places where the compiler reshards in other steps."""
+    for item in ours:
+        yield _make_difference(item, item.total, 0, _cause_of_missing(item, has_loops=has_loops))
+    for item in theirs:
+        yield _make_difference(item, 0, item.total, _cause_of_extra(item, resharded))
 
 
 def _scope(path: str) -> str:
-    """The named scope that an operation is in."""
     return path.rpartition("/")[0]
 
 
 def _cause_of_missing(each: _Item, *, has_loops: bool) -> Cause:
-    """Why the compiled program does not send what the plan does."""
     if _is_operation_in(each, _LOOKUP_OPS):
         return LOOKED_UP
     if each.kind == "collective-permute" and _is_operation_in(each, _SHIFT_OPS):
@@ -273,7 +273,6 @@ def _cause_of_missing(each: _Item, *, has_loops: bool) -> Cause:
 
 
 def _cause_of_extra(each: _Item, resharded: set[str]) -> Cause:
-    """Why the compiled program sends what the plan does not."""
     if _is_operation_in(each, _UNPARTITIONED_OPS):
         return NOT_PARTITIONED
     if _path_tail(each.path) in resharded:
@@ -286,13 +285,11 @@ def _cause_of_extra(each: _Item, resharded: set[str]) -> Cause:
 
 
 def _path_tail(path: str, parts: int | None = 2) -> str:
-    """The last `parts` of a path; all of it if `None`."""
     words = path.split("/")
     return path if parts is None else "/".join(words[max(0, len(words) - parts) :])
 
 
 def _is_operation_in(each: _Item, words: Iterable[str]) -> bool:
-    """Whether the operation that sends, or that reads what is sent, is one of these."""
     names = each.path.rpartition("/")[2], each.reader.rpartition("/")[2]
     return any(word in name for word in words for name in names)
 
@@ -302,13 +299,12 @@ def _make_difference(each: _Item, predicted: int, compiled: int, cause: Cause) -
 
 
 def _list_other_forms(compiled: Compiled) -> Iterator[Difference]:
-    """What is sent in another form with the same bytes: a line for each kind and axes."""
     forms: dict[tuple[Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
-    for each in compiled.collectives:
-        if each.part_of and each.part_of != each.kind:
-            forms[WINDOWED, each.axes, each.part_of].append(each)
-        elif len(each.parts) > 1:
-            forms[COMBINED, each.axes, each.kind].append(each)
+    for collective in compiled.collectives:
+        if collective.part_of and collective.part_of != collective.kind:
+            forms[WINDOWED, collective.axes, collective.part_of].append(collective)
+        elif len(collective.parts) > 1:
+            forms[COMBINED, collective.axes, collective.kind].append(collective)
     for (cause, axes, kind), group in forms.items():
-        total = sum(each.total_payload for each in group)
+        total = sum(collective.total_payload for collective in group)
         yield Difference(axes, kind, group[0].path, group[0].source, total, total, cause)

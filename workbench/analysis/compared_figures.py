@@ -1,4 +1,4 @@
-"""The rows of a comparison: figures, collectives and pipeline stages in each tier."""
+"""Rows of a comparison: figures, collectives and pipeline stages in each tier."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,11 +6,10 @@ from typing import NamedTuple
 from workbench.reports.compiled import Compiled
 
 SAME_WITHIN = 0.02
-"""Relative difference up to which two figures count as the same."""
+"""Relative difference up to which figures count as equal."""
 
 
 def is_same(one: float, other: float) -> bool:
-    """Within `SAME_WITHIN` of each other."""
     return abs(one - other) <= SAME_WITHIN * max(one, other)
 
 
@@ -18,7 +17,7 @@ Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh ax
 
 
 class CollectiveRow(NamedTuple):
-    """Payload bytes per device and step over one set of mesh axes: as planned, and as compiled."""
+    """Planned and compiled payload bytes per device and step over one set of mesh axes."""
 
     axes: tuple[str, ...]
     kind: str
@@ -35,9 +34,12 @@ class CollectiveRow(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its peak, and to send to the others of its stage
-    in a step; and the stage as compiled. `as_one` is the peak planned from each virtual stage as one program, which is nearer to the
-    compiled one than the sum over its blocks that the plan is shown with."""
+    """A device of one pipeline stage: planned bytes `held`, at the `peak`, and sent (`payload`); and the compiled
+    stage.
+
+    `as_one` is the peak planned with each virtual stage as one program, which is closer to the compiled peak than
+    `peak`, a sum over blocks.
+    """
 
     stage: int
     held: int
@@ -48,12 +50,11 @@ class StageRow(NamedTuple):
 
     @property
     def compiled_payload(self) -> int:
-        return sum(each.total_payload for each in self.compiled.collectives)
+        return sum(collective.total_payload for collective in self.compiled.collectives)
 
 
 class ComparedFigure(NamedTuple):
-    """One figure in up to three tiers (predicted, compiled, measured); `None` where a tier does not give it. Bytes, seconds or FLOP, by
-    `unit`."""
+    """One figure in up to three tiers, in bytes, seconds or FLOP (`unit`); `None` if a tier lacks it."""
 
     name: str
     unit: str
@@ -63,19 +64,18 @@ class ComparedFigure(NamedTuple):
 
     @property
     def best_known(self) -> float | None:
-        """The figure of the last tier that has it."""
+        """The figure of the highest tier that has it."""
         return self.measured if self.measured is not None else self.compiled
 
     @property
     def error(self) -> float | None:
-        """The relative error of the prediction against the last tier that has the figure: 0.1 is a tenth too much."""
+        """Relative error of the prediction against `best_known`, such as 0.1 for 10 % too much."""
         if self.predicted is None or not self.best_known:
             return None
         return self.predicted / self.best_known - 1
 
     @property
     def verdict(self) -> str:
-        """The error in words; empty where there is none to report."""
         if self.error is None:
             return ""
         if abs(self.error) < 0.005:

@@ -1,16 +1,16 @@
-"""Diagnostics of a plan: data in the report, each with its arithmetic and edits that would fix it."""
+"""Diagnose problems of a plan, each with its arithmetic and edits that would fix it."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from workbench.analysis.diagnose_operators import diagnose_feature_groups, diagnose_overlapping_pools, operator_notes, subject_of
+from workbench.analysis.diagnose_operators import diagnose_feature_groups, diagnose_operators_of, diagnose_overlapping_pools, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.memory_remedies import largest_dims, memory_remedies
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
-from workbench.core.path_patterns import matches, operations_at, stated_turns
+from workbench.core.path_patterns import matches, operations_at, stated_trip_count
 from workbench.core.program import Operation
 from workbench.core.remat import OFFLOAD_DOTS, Remat
 from workbench.core.sharding import Sharding, base_axis
@@ -27,14 +27,14 @@ from workbench.reports.padding import Padding
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 
-_MOST_NAMED = 3  # things named in a message
-_MIN_HOST_SHARE = 0.1  # of a step
+_MOST_NAMED = 3  # items listed in a message
+_MIN_HOST_SHARE = 0.1  # of the step time
 _MIN_PADDING_SHARE = 0.1  # of a value's bytes
 
 
 def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> Report:
-    """The report with its diagnostics. `partitioned` is Shardy's propagation, by which edits are judged; `edges` are the report's own."""
-    found = (
+    """Return the report with diagnostics; edits are judged under `partitioned`, Shardy's propagation."""
+    diagnostics = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
         *_diagnose_host_memory(report),
@@ -47,38 +47,35 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
         *_diagnose_unused_axes(report, partitioned),
         *_diagnose_unknown_loops(report, partitioned),
         *_diagnose_branches(report, partitioned),
-        *operator_notes(report, partitioned),
+        *diagnose_operators_of(report, partitioned),
         *diagnose_feature_groups(report, partitioned),
         *diagnose_overlapping_pools(report, partitioned),
-        *_diagnose_manual_regions(report, partitioned),
         *_diagnose_constraint_ranks(report),
         *_diagnose_override_ranks(report),
     )
-    return replace(report, diagnostics=found)
+    return replace(report, diagnostics=diagnostics)
 
 
 def _diagnose_hardware(report: Report) -> list[Diagnostic]:
-    """The mesh is larger than the hardware, or the axis assignment is not one of that hardware; times are computed without it."""
+    """Report a mesh larger than the hardware or an unsuitable axis assignment; times are computed without it."""
     plan = report.plan
     if plan.hardware is None or not (problem := axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment)):
         return []
     fits_by_itself = plan.axis_assignment is not None and axis_assignment_error(plan.mesh, plan.hardware) is None
-    ways_out = "".join(f" Try: {each}." for each in problem.ways_out[:1])
+    ways_out = "".join(f" Try: {suggestion}." for suggestion in problem.ways_out[:1])
     return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetAxisAssignment(None),) if fits_by_itself else ())]
 
 
 def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Peak memory of one device against its capacity."""
     memory = report.memory
     if memory.fits:
         return []
-    largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
-    message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
+    largest = ", ".join(f"{value.path} {format_bytes(value.bytes)}" for value in report.alive[:_MOST_NAMED])
+    message = f"One device would hold {over_capacity_text(memory, 'at the peak')} Largest tensors: {largest}."
     return [Diagnostic(DOES_NOT_FIT, "memory", message, find=partial(memory_remedies, report, partitioned))]
 
 
 def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
-    """What is offloaded against a device's share of its host's memory, where that is known."""
     host, hardware = report.memory.host, report.hardware
     if hardware is None or not 0 < hardware.chip.host_memory < host:
         return []
@@ -89,7 +86,7 @@ def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
 
 
 def over_host_memory_text(host: int, chip: Chip) -> str:
-    """By how much a device's share of the host's memory is too small for so many bytes."""
+    """Describe by how much a device's share of host memory is exceeded."""
     room = chip.host_memory
     return (
         f"One device would keep {format_bytes(host)} in host memory; its share of the {chip.name} host is "
@@ -98,11 +95,10 @@ def over_host_memory_text(host: int, chip: Chip) -> str:
 
 
 def _diagnose_host(report: Report) -> list[Diagnostic]:
-    """A device that waits for the host to call its kernels."""
     step, hardware = report.step_time, report.hardware
     if step is None or hardware is None or report.plan.pipeline is not None or step.host <= _MIN_HOST_SHARE * step.total:
         return []
-    kernels, collectives = (sum(each.count for each in found) for found in (report.kernel_costs, report.collectives))
+    kernels, collectives = (sum(item.count for item in items) for items in (report.kernel_costs, report.collectives))
     runtime = hardware.runtime
     message = (
         f"A device waits {format_seconds(step.host)} of {format_seconds(step.total)} for the host, which launches {kernels:,} kernels at "
@@ -113,41 +109,42 @@ def _diagnose_host(report: Report) -> list[Diagnostic]:
 
 
 def over_capacity_text(memory: Memory, when: str) -> str:
-    """By how much a device's memory is too small, with the bytes by role; to follow `One device would hold`."""
+    """Describe by how much device memory is exceeded, by role; continues `One device would hold`."""
     roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
     room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
     return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
 
 
 def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Reshapes whose major part takes the axis of the whole: a batch split into micro-batches is sharded over the micro-batches first."""
-    found = []
+    """Report reshapes whose major part takes the axis of the whole: micro-batches get the batch's axis first."""
+    diagnostics = []
     for number in partitioned.structure.reshapes:
         operation, op = report.plan.program.operations[number], partitioned.structure.ops[number]
         dims = partitioned.dims[op.results[0]]
-        if not dims or not any(":" in axis for dim in dims for axis in dim):  # only a part of an axis is split off
+        if not dims or not any(":" in axis for dim in dims for axis in dim):  # no axis was split into sub-axes
             continue
-        read = partitioned.dims[op.operands[0]]
-        torn = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
-        torn &= {axis for dim in read or () for axis in dim}
-        if torn and operation.path:
+        operand_dims = partitioned.dims[op.operands[0]]
+        lost_axes = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
+        lost_axes &= {axis for dim in operand_dims or () for axis in dim}
+        if lost_axes and operation.path:
             note = (
-                f"`{operation.path}`{source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
+                f"`{operation.path}`{source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(lost_axes))}` into "
                 "several, and "
                 f"the major one takes the axis first: the result is sharded {Sharding(dims or ())}. A loop over the major "
                 "one gathers it in every iteration. Try: reshape so that the dimension that stays sharded comes first, then swap them."
             )
-            found.append(
-                Diagnostic("split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), torn))
+            diagnostics.append(
+                Diagnostic(
+                    "split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), lost_axes)
+                )
             )
-    return found[:_MOST_NAMED]
+    return diagnostics[:_MOST_NAMED]
 
 
 def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Dimensions that do not divide, by name: the values together, the largest reported."""
     groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
-    for each in padding_list(report.plan, partitioned):
-        groups.setdefault((each.dim, each.axes), []).append(each)
+    for padding in padding_list(report.plan, partitioned):
+        groups.setdefault((padding.dim, padding.axes), []).append(padding)
     return [
         Diagnostic(
             "padding",
@@ -158,7 +155,7 @@ def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnosti
             find=partial(fix_padding, report.plan, group[0]),
         )
         for (dim, _), group in groups.items()
-        if any(each.share > _MIN_PADDING_SHARE for each in group)
+        if any(padding.share > _MIN_PADDING_SHARE for padding in group)
     ][:_MOST_NAMED]
 
 
@@ -178,7 +175,7 @@ def _diagnose_unused_axes(report: Report, partitioned: Propagated) -> list[Diagn
 
 
 def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
-    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each device does its own part of it
+    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # stages share the program
     factor = report.flops.duplication / stages
     if factor < 1.01:
         return []
@@ -193,14 +190,14 @@ def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
 
 
 def _carries_stages(report: Report, axis: str) -> bool:
-    """Whether an axis carries the pipeline's stages: it splits the program, and no tensor of it."""
+    """Return whether pipeline stages are placed along an axis, which then shards no tensor."""
     return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
 
 
 def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     structure, operations = partitioned.structure, report.plan.program.operations
     loops = [(operations[index].path, operations[index].source) for index in structure.body_of if not structure.ops[index].trips_known]
-    useless = [stated for stated in report.plan.layout.turns if not any(stated_turns([stated], *loop) for loop in loops)]
+    useless = [stated for stated in report.plan.layout.turns if not any(stated_trip_count([stated], *loop) for loop in loops)]
     return [
         Diagnostic("known trip count", loop, f"`turns[{loop}]={count}` changes nothing: the function itself says how often this loop runs.")
         for loop, count in useless
@@ -232,60 +229,44 @@ def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnost
     ]
 
 
-def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Shardy does not look into manual regions; XLA's partitioner, once it was asked, has counted what they send."""
-    if report.partitioned is not None:
-        return []
-    message = (
-        'The plan counts resharding of its inputs and outputs, but not communication inside it. `plan.report("partitioned")` has both.'
-    )
-    return [
-        Diagnostic("shard_map", each.path, message)
-        for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)
-        if each.kind == "manual_computation"
-    ]
-
-
 def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
-    """Constraints whose pattern names values of another rank as well, which are not constrained. The backward pass, which mirrors the
-    forward one, is not reported."""
-    program, found = report.plan.program, []
+    """Report constraints that also match values of another rank; the backward pass is not reported."""
+    program, diagnostics = report.plan.program, []
     for pattern, sharding in report.plan.layout.constraints:
         rank = len(sharding.dims)
-        named = [op for op in (program.operations[i] for i in operations_at(program, pattern)) if not op.path.startswith("grad/")]
-        of_other_rank = [each for each in named if len(each.shape) != rank]
+        matched = [op for op in (program.operations[i] for i in operations_at(program, pattern)) if not op.path.startswith("grad/")]
+        of_other_rank = [value for value in matched if len(value.shape) != rank]
         if not of_other_rank:
             continue
-        lines = list(dict.fromkeys(each.source or each.path for each in of_other_rank))
+        lines = list(dict.fromkeys(value.source or value.path for value in of_other_rank))
         more = f" and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
-        meant = next((each for each in named if len(each.shape) == rank), of_other_rank[0])
+        intended = next((value for value in matched if len(value.shape) == rank), of_other_rank[0])
         message = (
-            f"{len(of_other_rank)} of the {len(named)} values that `{pattern}` matches in the forward pass do not "
+            f"{len(of_other_rank)} of the {len(matched)} values that `{pattern}` matches in the forward pass do not "
             f"have the {rank} dimensions of "
             f"`@{pattern}={sharding}`, which does not apply to them (at {', '.join(lines[:_MOST_NAMED])}{more})."
         )
-        by_line = f" To select one, name its line: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
-        found.append(Diagnostic("named besides", pattern, message + by_line))
-    return found
+        by_line = f" To select one, name its line: `@{intended.source}/{intended.path.split('/')[-1]}=...`." if intended.source else ""
+        diagnostics.append(Diagnostic("named besides", pattern, message + by_line))
+    return diagnostics
 
 
 def _diagnose_override_ranks(report: Report) -> list[Diagnostic]:
-    """Overrides of the optimiser's state alone whose pattern names tensors of another rank as well, which no override places. One that
-    names a parameter is about that, and leaves state that is not of its shape alone."""
-    layout, found = report.plan.layout, []
+    """Report overrides of optimizer state only that also match another rank; with a parameter, this is expected."""
+    layout, diagnostics = report.plan.layout, []
     for pattern, sharding in layout.overrides:
         rank = len(sharding.dims)
-        named = [tensor for tensor in report.plan.program.arguments if matches(pattern, tensor.path)]
-        if any(tensor.role is not Role.OPTIMIZER_STATE for tensor in named):
+        matched = [tensor for tensor in report.plan.program.arguments if matches(pattern, tensor.path)]
+        if any(tensor.role is not Role.OPTIMIZER_STATE for tensor in matched):
             continue
-        left = [each for each in named if len(each.shape) != rank and each.elements > 1 and layout.override_of(each) is None]
-        if not left:
+        unmatched = [state for state in matched if len(state.shape) != rank and state.elements > 1 and layout.override_of(state) is None]
+        if not unmatched:
             continue
-        listed = ", ".join(f"`{each.path}` of rank {len(each.shape)}" for each in left[:_MOST_NAMED])
-        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        listed = ", ".join(f"`{state.path}` of rank {len(state.shape)}" for state in unmatched[:_MOST_NAMED])
+        more = f" and {len(unmatched) - _MOST_NAMED} more" if len(unmatched) > _MOST_NAMED else ""
         message = (
-            f"{len(left)} of the {len(named)} tensors that `{pattern}` names are not of rank {rank}, so `{pattern}={sharding}` "
+            f"{len(unmatched)} of the {len(matched)} tensors that `{pattern}` names are not of rank {rank}, so `{pattern}={sharding}` "
             f"does not apply to them: {listed}{more}. Try: one statement per rank, with a pattern that matches only those tensors."
         )
-        found.append(Diagnostic("named besides", pattern, message))
-    return found
+        diagnostics.append(Diagnostic("named besides", pattern, message))
+    return diagnostics

@@ -1,4 +1,4 @@
-"""Diagnostics of single operations: what is not counted as planned, what has no sharding rule, and where XLA is wrong."""
+"""Diagnose single operations: uncounted communication, missing sharding rules, and wrong results of XLA."""
 
 import itertools
 import math
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from workbench.core.jax_installation import LOSES_POOLED, MISPLACES_GROUPS, SHARES_PADDINGS, installed_jax
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import itemsize
@@ -18,11 +19,10 @@ from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
-from workbench.tracing.jax_version import LOSES_POOLED, MISPLACES_GROUPS, installed_jax
 from workbench.units import format_bytes
 
 
-def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+def diagnose_operators_of(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     if report.partitioned is None:
         yield from _diagnose_uncounted(report, partitioned)
     else:
@@ -32,11 +32,11 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
     yield from _diagnose_missing_rules(report, partitioned)
     yield from _diagnose_missing_lowering(report.plan.program)
     yield from _diagnose_own_partitioning(report)
-    yield from _diagnose_shared_padding(report, partitioned)
+    if SHARES_PADDINGS:
+        yield from _diagnose_shared_padding(report, partitioned)
 
 
 def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that every device does whole, grouped by kind."""
     structure, operations = partitioned.structure, report.plan.program.operations
     for kind, indices in _group_by_kind(report, partitioned.unpartitioned).items():
         first = structure.ops[indices[0]]
@@ -55,23 +55,23 @@ def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator
 
 
 def _diagnose_split_stacks(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Stacks that a loop takes a slice of in each turn, split along the dimension it runs over: every device needs every slice."""
-    structure, program, found = partitioned.structure, report.plan.program, set[int]()
+    """Yield loop-sliced stacks sharded along the loop's dimension, since every device needs every slice."""
+    structure, program, seen = partitioned.structure, report.plan.program, set[int]()
     bodies = set(structure.body_of.values())
     for index, op in enumerate(structure.ops):
         if op.kind != DYNAMIC_SLICE or op.region not in bodies or len(op.crossing_dims) != 1:
             continue
         stack, dim = _stack_of(structure, op.operands[0]), op.crossing_dims[0]
         dims = partitioned.dims[stack]
-        if not dims or not dims[dim] or structure.values[op.results[0]].shape[dim] > 1 or stack in found:
+        if not dims or not dims[dim] or structure.values[op.results[0]].shape[dim] > 1 or stack in seen:
             continue
-        found.add(stack)
+        seen.add(stack)
         value, axes = structure.values[stack], tuple(dict.fromkeys(map(base_axis, dims[dim])))
         tensor = program.arguments[value.result] if stack in structure.arguments else None
         name = tensor.path if tensor else program.operations[value.maker].path if value.maker >= 0 else subject_of(program, index)
         layers = f"`{tensor.dims[dim]}`" if tensor else f"dimension {dim}"
         size = format_bytes(math.ceil(math.prod(value.shape) * itemsize(value.dtype)))
-        others = [f"`{each}`" for number, each in enumerate(tensor.dims) if number != dim] if tensor else []
+        others = [f"`{other_dim}`" for number, other_dim in enumerate(tensor.dims) if number != dim] if tensor else []
         another = " or ".join(others) or "another dimension of it"
         yield Diagnostic(
             "split stack",
@@ -84,23 +84,23 @@ def _diagnose_split_stacks(report: Report, partitioned: Propagated) -> Iterator[
 
 
 def _stack_of(structure: Structure, value: int) -> int:
-    """The value that stands before the open constraint, or the edge, through which a loop reads it."""
+    """Return the value before the open constraint or edge through which a loop reads it."""
     while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in ("sdy.sharding_constraint", "sdy.data_flow_edge"):
         value = structure.ops[maker].operands[0]
     return value
 
 
 _OTHER_SPLITS = {
-    "fft": "or leave what it reads whole where that is small",
-    "convolution": "write the groups as a dimension of its own under `jax.vmap`, or split the channels by groups",
+    "fft": "or replicate its operand if that is small",
+    "top_k": "or replicate its operand if that is small",
+    "convolution": "make the groups a separate dimension under `jax.vmap`, or split the channels by groups",
 }
 
 
 def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
-    """A primitive that JAX cannot lower for the plan's hardware."""
     if program.not_lowered:
-        made = (each for each in program.operations if program.not_lowered in each.path.split("/"))
-        places = dict.fromkeys(each.source or f"in `{each.path}`" for each in made)
+        operations = (operation for operation in program.operations if program.not_lowered in operation.path.split("/"))
+        places = dict.fromkeys(operation.source or f"in `{operation.path}`" for operation in operations)
         where = f" ({', '.join(places)})" if places else ""
         yield Diagnostic(
             "no lowering",
@@ -111,7 +111,7 @@ def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
 
 
 def _diagnose_own_partitioning(report: Report) -> Iterator[Diagnostic]:
-    """Functions that partition themselves: of what they send, nothing is known before they are compiled."""
+    """Yield functions that partition themselves, whose communication is unknown before compilation."""
     if names := report.plan.program.own_partitioning:
         yield Diagnostic(
             "own partitioning",
@@ -126,17 +126,17 @@ _COMPILERS = {"tpu": "TPUs", "cuda": "NVIDIA GPUs"}
 
 
 def subject_of(program: Program, index: int) -> str:
-    """The name of an operation in a message."""
     operation = program.operations[index]
     return operation.path or operation.source or operation.kind
 
 
 def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that read across shards of a dimension in an unknown way, grouped by kind."""
     structure = partitioned.structure
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
     counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
-    counted |= {index for index in structure.crossing_ops if structure.ops[index].kind == DYNAMIC_SLICE}  # gathered: `insert_dot_reshards`
+    counted |= {
+        index for index in structure.crossing_ops if structure.ops[index].kind == DYNAMIC_SLICE
+    }  # gathered by `insert_dot_reshards`
     uncounted = (index for index in structure.crossing_ops if index not in counted)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
@@ -149,7 +149,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
 
 
 def _moves_whole_parts(plan: Plan, partitioned: Propagated, index: int) -> bool:
-    """Whether a rotation is of as many elements as there are shards: then what its slices send is what XLA sends."""
+    """Return whether a rotation has one element per shard; then XLA sends what its slices send."""
     op = partitioned.structure.ops[index]
     shape, dims = partitioned.structure.values[op.results[0]].shape, partitioned.dims[op.results[0]]
     return dims is not None and all(
@@ -164,15 +164,14 @@ def _reads_across_shards(partitioned: Propagated, index: int) -> bool:
 
 
 def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that Shardy has no rule for, grouped by kind; only where something of them is sharded."""
     ops = partitioned.structure.ops
-    cut = [
+    sharded = [
         index
         for index in partitioned.structure.ops_without_rule
         if any(any(partitioned.dims[value] or ()) for value in (*ops[index].operands, *ops[index].results))
     ]
     uncounted = "" if report.partitioned else ", which the plan does not count"
-    for kind, indices in _group_by_kind(report, cut).items():
+    for kind, indices in _group_by_kind(report, sharded).items():
         yield Diagnostic(
             "no sharding rule",
             subject_of(report.plan.program, indices[0]),
@@ -184,22 +183,23 @@ def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator
 
 
 def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Partitioned) -> Iterator[Diagnostic]:
-    """Convolutions that XLA sums over devices that hold the same parts (jaxlib 0.10.2): over mesh axes that shard no dimension the
-    convolution sums over. The first such sum of each."""
-    sums = [each for each in answer.collectives if each.kind in ("all-reduce", "reduce-scatter")]
-    makers = operations_at_places(partitioned.structure, [each.made_by for each in sums])
+    """Yield convolutions that XLA also sums over devices with the same parts (jaxlib 0.10.2), first sum only."""
+    sums = [collective for collective in answer.collectives if collective.kind in ("all-reduce", "reduce-scatter")]
+    makers = operations_at_places(partitioned.structure, [collective.made_by for collective in sums])
     repeated: dict[int, tuple[str, ...]] = {}
-    for maker, each in zip(makers, sums, strict=True):
-        if maker is not None and partitioned.structure.ops[maker].position == each.made_by:
-            repeated[maker] = repeated.get(maker) or _find_repeated_axes(partitioned, maker, each.axes)
+    for maker, collective in zip(makers, sums, strict=True):
+        if maker is not None and partitioned.structure.ops[maker].position == collective.made_by:
+            repeated[maker] = repeated.get(maker) or _find_repeated_axes(partitioned, maker, collective.axes)
     for index, axes in repeated.items():
         if axes:
             yield repeated_sum_diagnostic(report, index, axes)
 
 
 def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
-    """The mesh axes of a convolution's all-reduce along which neither image nor kernel is sharded in a dimension that is summed. A
-    convolution decomposed as a dot may be summed along others: replicas first keep one part each."""
+    """Return the axes of a convolution's all-reduce along which no contracted dimension of image or kernel is sharded.
+
+    A convolution decomposed as a dot may be summed along others: replicas first keep one part each.
+    """
     windows, shardings = partitioned.structure.ops[index].windows, partitioned.halo_operand_dims.get(index, ())
     if windows is None or not windows.kernel_dims or not shardings:
         return ()
@@ -208,7 +208,7 @@ def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]
         return ()
     image, kernel = shardings[:2]
     pairs = ((image[dim], kernel[at]) for dim, at in enumerate(windows.kernel_dims) if at is not None)
-    summed = {base_axis(axis) for pair in pairs for lie in pair for axis in lie}
+    summed = {base_axis(axis) for pair in pairs for dim_axes in pair for axis in dim_axes}
     return tuple(axis for axis in axes if base_axis(axis) not in summed)
 
 
@@ -225,15 +225,18 @@ def repeated_sum_diagnostic(report: Report, index: int, axes: Sequence[str]) -> 
 
 
 def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that read one value through the same windows and pad it with different numbers: XLA exchanges the halos once, with the
-    padding of the first (`ReshardAsWindowedInput`, openxla/xla, caches the resharded value by its windows; jaxlib 0.10.2)."""
+    """Yield operations that pad one value differently in equal windows.
+
+    XLA exchanges halos once, with the first padding (`ReshardAsWindowedInput`, openxla/xla, caches by windows; jaxlib
+    before 0.12).
+    """
     ops = partitioned.structure.ops
-    found: dict[tuple[Any, ...], int] = {}
+    first_with_key: dict[tuple[Any, ...], int] = {}
     for index in partitioned.structure.crossing_ops:
         op, windows, shardings = ops[index], ops[index].windows, partitioned.dims[ops[index].results[0]]
         if windows is None or not windows.fill or shardings is None:
             continue
-        first = found.setdefault((op.operands[0], op.region, windows.dims, shardings), index)
+        first = first_with_key.setdefault((op.operands[0], op.region, windows.dims, shardings), index)
         rows = zip(windows.dims, shardings, strict=True)
         axes = tuple(axis for window, dim in rows if max(window.low, window.high) > 0 for axis in dim)
         other = ops[first].windows
@@ -249,21 +252,19 @@ def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterato
 
 
 def _suggest_freeing_axes(report: Report, axes: AbstractSet[str]) -> tuple[ShardDim, ...]:
-    """Edits that take the axes from the dimensions that are sharded over them."""
     rules = report.plan.layout.rules
     return tuple(ShardDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
 
 
 def _suggest_fixes(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
-    """Leave the dimensions over these axes replicated, if there are any; else replicate the first dimension of the inputs that allows it as
-    well, the batch as a rule."""
+    """Return edits that free these axes, or else also shard the first legal input dimension, usually the batch."""
     plan = report.plan
     if freeing := _suggest_freeing_axes(report, set(axes)):
         return freeing
     rules = dict(plan.layout.rules)
     dims = dict.fromkeys(dim for index in plan.program.inputs for dim in plan.program.arguments[index].dims)
-    found = (ShardDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
-    return tuple(itertools.islice((each for each in found if _is_legal(plan, each)), 1))
+    candidates = (ShardDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
+    return tuple(itertools.islice((edit for edit in candidates if _is_legal(plan, edit)), 1))
 
 
 def _is_legal(plan: Plan, edit: ShardDim) -> bool:
@@ -271,21 +272,21 @@ def _is_legal(plan: Plan, edit: ShardDim) -> bool:
 
 
 def _group_by_kind(report: Report, indices: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index in indices:
-        found.setdefault(report.plan.program.operations[index].kind, []).append(index)
-    return found
+        groups.setdefault(report.plan.program.operations[index].kind, []).append(index)
+    return groups
 
 
 def _count_text(indices: Sequence[int]) -> str:
     return f"{len(indices)} {'place' if len(indices) == 1 else 'places'}"
 
 
-# Windowed operations that XLA computes wrongly under a plan: gradients of per-sample and depthwise kernels and of max pooling.
+# Windowed operations with wrong results in XLA: gradients of per-sample and depthwise kernels and of max pooling.
 
 
 def diagnose_feature_groups(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """The convolutions that XLA computes wrongly under this plan, in every tier: it holds of the plan, and not of what was compiled."""
+    """Yield convolutions that XLA computes wrongly under this plan, in every tier, since this depends only on the plan."""
     for index, op in enumerate(partitioned.structure.ops):
         if op.work.convolution is None or op.work.convolution.misplaced is None:
             continue
@@ -294,17 +295,17 @@ def diagnose_feature_groups(report: Report, partitioned: Propagated) -> Iterator
         groups = op.work.convolution.groups
         if axes and groups % math.prod(axis_size(axis, report.mesh) for axis in axes) == 0:
             yield _misplaced_diagnostic(report, index, groups, axes)
-    if report.partitioned is None:  # else the partitioner's own sums say it
+    if report.partitioned is None:  # otherwise the partitioner's own sums show it
         for index in partitioned.halo_operand_dims:
             if axes := _repeated_axes(report.plan, partitioned, index):
                 yield repeated_sum_diagnostic(report, index, axes)
 
 
 def diagnose_overlapping_pools(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """The gradients of max pooling that XLA computes wrongly under this plan, in every tier.
+    """Yield gradients of max pooling that XLA computes wrongly under this plan, in every tier.
 
-    XLA loses gradients at the edges of shards where a window covers two strides or more. This was compared with runs of 167 random windows,
-    sizes and layouts: it held for all that were wrong, and all for which it held were wrong unless the window was longer than a shard.
+    XLA loses gradients at shard edges where a window covers two strides or more. Compared with runs of 167 random
+    windows, sizes and layouts: true for all wrong results, and false positives only with windows longer than a shard.
     """
     for index, op in enumerate(partitioned.structure.ops):
         if not op.work.overlapping or (dims := partitioned.dims[op.results[0]]) is None:
@@ -316,10 +317,11 @@ def diagnose_overlapping_pools(report: Report, partitioned: Propagated) -> Itera
 
 
 def _repeated_axes(plan: Plan, partitioned: Propagated, index: int) -> tuple[str, ...]:
-    """The mesh axes over which XLA sums a convolution of groups once too often (jaxlib 0.10.2).
+    """Return the mesh axes over which XLA sums a grouped convolution once too often (jaxlib 0.10.2).
 
-    Where image and kernel are sharded alike along a dimension that is summed, it sums over all devices, those with the same parts too. This
-    was compared with runs of 140 random layouts of depthwise gradients; for convolutions without groups the condition is another.
+    If image and kernel are sharded alike along a contracted dimension, XLA sums over all devices, including those with
+    the same parts. Compared with runs of 140 random layouts of depthwise gradients; convolutions without groups have
+    another condition.
     """
     op, shardings = partitioned.structure.ops[index], partitioned.halo_operand_dims[index]
     if op.work.convolution is None or op.work.convolution.groups == 1 or op.windows is None or len(shardings) < 2:
@@ -335,7 +337,7 @@ def _repeated_axes(plan: Plan, partitioned: Propagated, index: int) -> tuple[str
 def _group_axes(
     plan: Plan, image: tuple[tuple[str, ...], ...], kernel: tuple[tuple[str, ...], ...], features: tuple[int, int]
 ) -> tuple[str, ...]:
-    """The mesh axes that shard the groups, if these are all devices. Where devices repeat work, XLA partitions in another, right way."""
+    """Return the axes that shard the groups over all devices; with repeated work XLA partitions correctly."""
     for dims, dim in zip((image, kernel), features, strict=True):
         axes = dims[dim] if dim < len(dims) else ()
         if axes and math.prod(axis_size(axis, plan.mesh) for axis in axes) == plan.mesh.size > 1:
@@ -378,6 +380,6 @@ def _lost_gradients_diagnostic(report: Report, index: int, window: int, part: in
 
 
 def _free_groups(plan: Plan, axes: tuple[str, ...]) -> tuple[ShardDim, ...]:
-    """Edits that take the last of the axes, or the only one, from the dimensions that are sharded over all of them."""
+    """Return edits that remove the last of the axes from dimensions sharded over all of them."""
     rules = ((dim, placed) for dim, placed in plan.layout.rules if set(axes) <= {base_axis(axis) for axis in placed})
     return tuple(ShardDim(dim, placed[:-1]) for dim, placed in rules)

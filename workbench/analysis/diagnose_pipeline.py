@@ -1,9 +1,9 @@
-"""Diagnostics of a pipeline: a stage that does not fit, uneven stages, too large a bubble, what its engine does differently; with edits."""
+"""Diagnose a pipeline: memory, balance, bubble and engine differences, with edits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.core.pipeline_spec import BATCH, MOST_OF_EACH, PipelineSpec, first_remat, first_stages, plan_input_splits
+from workbench.core.pipeline_spec import BATCH, MAX_COUNT, PipelineSpec, first_remat, first_stages, plan_input_splits
 from workbench.errors import WorkbenchError
 from workbench.pipeline.balance import apply_edit, balance, program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
@@ -18,15 +18,12 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 
-MIN_BALANCE = 0.9  # balance below which stages count as uneven
-MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to report, and one to reduce it to
+MIN_BALANCE = 0.9  # stages count as uneven below
+MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # report a larger bubble; suggest this one
 
 
 def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
-    """The diagnostics of the report and of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned.
-
-    `whole` says how often the program as one would compute the same on the devices of a stage.
-    """
+    """Return the diagnostics of report and pipeline; `whole` is the unpipelined duplication on a stage's devices."""
     try:
         planned = report.pipeline
     except WorkbenchError as error:
@@ -34,8 +31,8 @@ def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
     if planned is None:
         return report.diagnostics
     plan = report.plan
-    others = tuple(each for each in report.diagnostics if report.is_of_devices or each.kind != DOES_NOT_FIT)
-    found = (
+    others = tuple(diagnostic for diagnostic in report.diagnostics if report.is_of_devices or diagnostic.kind != DOES_NOT_FIT)
+    of_pipeline = (
         *_diagnose_unequal_layers(plan, planned.spec),
         *(() if report.is_of_devices else _diagnose_memory(plan, planned)),
         *_diagnose_one_chunk(plan, planned.spec),
@@ -43,23 +40,21 @@ def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
         *_diagnose_bubble(plan, planned),
         *(() if report.is_of_devices else _diagnose_small_micro_batches(report, whole)),
     )
-    return (*found, *_diagnose_recomputation(planned.spec), *others)
+    return (*of_pipeline, *_diagnose_recomputation(planned.spec), *others)
 
 
 def _diagnose_no_partition(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
-    """Why the program cannot be partitioned as its pipeline says, with the partitions that are possible."""
     edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
     try:
         most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
         edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
     except WorkbenchError:
-        pass  # it cannot be traced, so no edit of its pipeline helps
+        pass  # not traceable: no edit of the pipeline helps
     edits = [*(edit for edit in edits if _can_be_partitioned(plan, edit)), SetPipeline(None, "no pipeline")]
     return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
 
 
 def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
-    """Why the plan cannot be run as one SPMD program, reported before it is run."""
     try:
         if spec.engine == "spmd":
             as_spmd_program(plan)
@@ -77,7 +72,6 @@ def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
 
 
 def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """Each stage whose devices would hold more than their memory."""
     step, room = planned.simulated, planned.capacity
     for device, peak in enumerate(step.peaks):
         if not room or peak <= room:
@@ -92,8 +86,7 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 
 def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
-    """Recomputation and other schedules of the same virtual stages with which this stage holds less, and more and smaller
-    micro-batches."""
+    """Yield remat, schedules of the same virtual stages, or smaller micro-batches that reduce this stage's memory."""
     spec, costs = planned.spec, planned.simulated.costs
     if first := _recompute_first_stages(plan, planned):
         yield SetPipeline(first, f"recompute on {first_stages(first.recomputing_stages)}")
@@ -108,8 +101,7 @@ def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> It
 
 
 def _recompute_first_stages(plan: Plan, planned: PipelineReport) -> PipelineSpec | None:
-    """The pipeline with the fewest stages recomputing, from the first, with which all fit; `None` where all have to, or not even that
-    helps. A stage that does not recompute holds as much whatever the others do, so that the last one that does not fit says how many."""
+    """Return the fitting pipeline with the fewest recomputing stages, set by the last stage that does not fit."""
     spec, step, room = planned.spec, planned.simulated, planned.capacity
     count = 1 + max(device for device, peak in enumerate(step.peaks) if peak > room)
     if not spec.recomputing_stages < count < spec.stages:
@@ -118,19 +110,19 @@ def _recompute_first_stages(plan: Plan, planned: PipelineReport) -> PipelineSpec
     return other if other and max(simulate(other, step.costs, transfer_of(plan)).peaks) <= room else None
 
 
-_FRUGAL_SCHEDULES = ("1f1b", "v_half", "v_min")  # the first with one chunk on each device, the others with two
+_FRUGAL_SCHEDULES = ("1f1b", "v_half", "v_min")  # the first with one chunk per device, the others with two
 
-_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and with one chunk breadth-first is the same schedule, too
+_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # breadth-first with one chunk is the same, too
 
 
 def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
-    """An interleaved schedule with a single chunk, which has no effect."""
+    """Yield a warning for an interleaved schedule with a single chunk, which has no effect."""
     alike = _ONE_CHUNK_EQUIVALENTS.get(spec.schedule)
     if alike is None or spec.chunks > 1 or spec.stages == 1:
         return
     message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it is better only with several virtual stages on each device."
     two = _try_replace(spec, chunks=2, boundaries=())
-    edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
+    edits = [SetPipeline(two, "2 chunks a stage")] if two is not None else []
     edits = [edit for edit in edits if _can_be_partitioned(plan, edit)]
     if not edits:
         most = len(program_blocks(plan.program, spec.micro_batches))
@@ -140,7 +132,6 @@ def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
 
 
 def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """Stages that work longer than the others, and a more even partition if there is one."""
     if planned.balance >= MIN_BALANCE:
         return
     busy = planned.simulated.busy
@@ -161,40 +152,38 @@ def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Dia
 
 
 def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
-    """The pipeline with its boundaries left to balancing, if that is more even."""
     if not planned.spec.boundaries:
         return None
-    found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
-    return found if found.balance > planned.balance else None
+    balanced = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
+    return balanced if balanced.balance > planned.balance else None
 
 
 def _could_be_more_even(planned: PipelineReport) -> bool:
-    """Whether virtual stages without named boundaries are not the most even ones, for what those would send."""
     if planned.spec.boundaries:
         return False
     work = [block.work for block in planned.blocks]
-    sizes = tuple(len(each.blocks) for each in planned.virtual_stages)
+    sizes = tuple(len(virtual_stage.blocks) for virtual_stage in planned.virtual_stages)
     return balance(work, planned.spec.virtual_stages).sizes(len(work)) != sizes
 
 
 def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """A bubble that more micro-batches make smaller: the idle time stays, and the work it is measured against grows."""
+    """Yield a warning for a large bubble, which more micro-batches reduce: idle time is constant while work grows."""
     bubble, least, spec = planned.simulated.bubble, planned.least_bubble, planned.spec
     if bubble <= MAX_BUBBLE:
         return
-    filling = bubble if least is None else min(least, bubble)
+    fill_share = bubble if least is None else min(least, bubble)
     sentence = f"The stages are idle for {bubble:.0%} of the step"
-    if filling <= TARGET_BUBBLE:
+    if fill_share <= TARGET_BUBBLE:
         why = (
-            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: the cause is their balance and communication, "
+            f"{sentence}; equal stages and free transfers would leave {fill_share:.0%}: the cause is their balance and communication, "
             "not the pipeline fill."
         )
         yield Diagnostic("bubble", "pipeline", why)
         return
-    need = int(-(-spec.micro_batches * filling * (1 - TARGET_BUBBLE) // ((1 - filling) * TARGET_BUBBLE)))
+    need = int(-(-spec.micro_batches * fill_share * (1 - TARGET_BUBBLE) // ((1 - fill_share) * TARGET_BUBBLE)))
     more = _with_micro_batches(plan, spec, need)
     message = (
-        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would reduce it "
+        f"{sentence} with {spec.micro_batches} micro-batches, {fill_share:.0%} while the pipeline fills and drains; {need} would reduce it "
         f"to {TARGET_BUBBLE:.0%}."
     )
     if more is None:
@@ -205,8 +194,7 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 
 def _diagnose_small_micro_batches(report: Report, whole: float) -> Iterator[Diagnostic]:
-    """Micro-batches with fewer examples than the devices they are split over: all of these compute all of it, though of the whole batch
-    they would not."""
+    """Yield a warning if micro-batches have fewer examples than the devices that share them, which duplicates work."""
     spec, worst = spec_of(report.plan), report.most(lambda each: each.flops.duplication)
     factor = worst.flops.duplication
     if factor < 1.01 or factor < 1.5 * whole:
@@ -223,10 +211,10 @@ def _diagnose_small_micro_batches(report: Report, whole: float) -> Iterator[Diag
 
 
 def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:
-    """The pipeline with so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
+    """Return the pipeline with this or the next larger valid number of micro-batches, or else the largest one."""
     for count in (
-        *range(count_wanted, min(4 * count_wanted, MOST_OF_EACH) + 1),
-        *range(min(count_wanted, MOST_OF_EACH) - 1, spec.micro_batches, -1),
+        *range(count_wanted, min(4 * count_wanted, MAX_COUNT) + 1),
+        *range(min(count_wanted, MAX_COUNT) - 1, spec.micro_batches, -1),
     ):
         other = _try_replace(spec, micro_batches=count)
         try:
@@ -239,7 +227,6 @@ def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> Pi
 
 
 def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
-    """The changed pipeline; `None` where it is illegal."""
     try:
         return replace(spec, **changes)  # type: ignore[arg-type]
     except WorkbenchError:

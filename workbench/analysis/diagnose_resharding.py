@@ -1,4 +1,4 @@
-"""Diagnostics of resharding: what XLA's partitioner gathers whole because it finds no other way, and what takes much of the traffic."""
+"""Diagnose resharding: values that XLA's partitioner gathers whole, and reshards with much traffic."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,18 +14,17 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
 from workbench.units import format_bytes
 
-_MOST_NAMED = 3  # things named in a message
+_MOST_NAMED = 3  # items listed in a message
 _MIN_TRAFFIC_SHARE = 0.25  # share of all bytes sent
 _MIN_TRAFFIC = 1 << 20  # bytes
 
 
 def diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """The warnings of XLA's partitioner about rematerialisation, if it was asked; with an intermediate sharding that avoids it, where one
-    is found."""
-    found = [each for each in edges if each.gathered_whole]
-    matched = {warning for each in found for warning in each.gathered_whole}
-    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
-    places = _list_reshards(report, partitioned, found) if found else ()
+    """Return the partitioner's rematerialization warnings, with an intermediate sharding that avoids each, if found."""
+    gathering = [edge for edge in edges if edge.gathered_whole]
+    matched = {warning for edge in gathering for warning in edge.gathered_whole}
+    unmatched = [warning for warning in (report.partitioned.gathered_whole if report.partitioned else ()) if warning not in matched]
+    places = _list_reshards(report, partitioned, gathering) if gathering else ()
     return [
         Diagnostic(
             REMATERIALISATION,
@@ -41,7 +40,6 @@ def diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: 
 
 
 def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
-    """A warning about a value that Shardy does not reshard."""
     (number,) = operations_at_places(partitioned.structure, [warning.operation])
     operation = None if number is None else report.plan.program.operations[number]
     name = f"`{operation.path}`{source_text(operation.source)}" if operation else "a value"
@@ -54,7 +52,6 @@ def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning
 
 
 def _list_reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
-    """The reshards at these values alone, equal ones together; no cost is computed."""
     return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
 
 
@@ -68,7 +65,6 @@ def _shape_text(each: Reshard) -> str:
 
 
 def source_text(source: str) -> str:
-    """The user's line in brackets, to follow a name."""
     return f" ({source})" if source else ""
 
 
@@ -77,7 +73,7 @@ def _reader_text(each: Reshard) -> str:
 
 
 def diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """Values resharded between operations that take a large share of the bytes sent; a gathered parameter is sharded so by choice."""
+    """Diagnose reshards of values that take a large share of the bytes sent; gathering a parameter is intended."""
     if not report.sent:
         return []
     values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]

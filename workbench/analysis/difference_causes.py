@@ -1,4 +1,4 @@
-"""Why a compiled program differs from its plan: by collective, by kernel time, by peak memory, and what the predicted time rests on."""
+"""Explain why a compiled program differs from its plan, by collective, kernel time and peak memory."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,11 @@ from workbench.reports.compiled import Compiled, CompiledKernel
 from workbench.reports.device_memory import ARGUMENT_ROLES
 from workbench.reports.report import Report
 
-# The causes of a difference between what a plan sends and what its compiled program does: a name and a sentence each.
+# Causes of differences between planned and compiled communication.
 
 
 class Cause(NamedTuple):
-    """A named compiler transformation, and what it means."""
+    """A named compiler transformation and its meaning."""
 
     name: str
     text: str
@@ -48,7 +48,7 @@ ALL_CAUSES = (
 )
 
 
-# Why the compiled program's kernels take a different time than the plan's: by named scope and by kind of work.
+# Causes of differences in kernel time, by named scope and kind of work.
 
 COPIED = Cause("copies", "the compiler moves or converts values between kernels: different layouts, loop buffers, concatenations")
 IN_PIECES = Cause("in pieces", "the compiler splits these products, to overlap communication or to fit memory")
@@ -59,13 +59,13 @@ FUSED = Cause("fused otherwise", "elementwise work is fused differently: values 
 KERNEL_CAUSES = (COPIED, IN_PIECES, RECOMPUTED, RATE, FUSED)
 
 _COPIES = ("copy", "transpose", "convert", "broadcast", "reshape", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate")
-_MIN_SHARE = 0.01  # share of all kernels below which a difference is not reported
-_PIECES = 1.3  # ratio of kernel counts above which they are no longer the same kernels
+_MIN_SHARE = 0.01  # share of all kernels; smaller differences are not reported
+_PIECES = 1.3  # ratio of kernel counts above which the kernels differ
 
 
 @dataclass(frozen=True, slots=True)
 class KernelDifference:
-    """Seconds per device and step in kernels of the outermost named `scope` that do one kind of `work`."""
+    """Seconds per device and step in kernels of one kind of `work` in the outermost named `scope`."""
 
     scope: str
     work: str
@@ -75,8 +75,6 @@ class KernelDifference:
 
 
 class _KernelSum(NamedTuple):
-    """Kernels of one scope and work on one side."""
-
     seconds: float = 0.0
     kernels: int = 0
     flops: int = 0
@@ -86,8 +84,8 @@ class _KernelSum(NamedTuple):
 
 
 def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifference, ...]:
-    """The differences of at least a hundredth of the time in kernels, the largest first."""
-    sustained = report.step_time.sustained if report.step_time else 1.0  # the compiler's estimate knows nothing of that
+    """Return the differences of at least 1 % of the kernel time, largest first."""
+    sustained = report.step_time.sustained if report.step_time else 1.0  # not part of the compiler's estimate
     ours = _sum_kernels(
         ((scope_of(each.path), "products" if each.flops else "elementwise"), each.estimate(sustained), each.count, each.flops * each.count)
         for each in report.kernel_costs
@@ -124,7 +122,7 @@ def _find_cause(work: str, ours: _KernelSum, theirs: _KernelSum) -> Cause:
     return IN_PIECES if theirs.kernels > _PIECES * ours.kernels else RATE
 
 
-# Why the compiled program's peak memory differs from the plan's: by named scope, what each side holds at its own peak.
+# Causes of differences in peak memory, by named scope, each side at its own peak.
 
 PACKED = Cause("packed with gaps", "fragmentation: buffers of different sizes and lifetimes leave gaps")
 FREED = Cause("not held", "values at the plan's peak are freed, fused or in on-chip memory in the compiled program")
@@ -138,7 +136,7 @@ MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
 @dataclass(frozen=True, slots=True)
 class MemoryDifference:
-    """Bytes on one device at either peak that belong to `scope`, the outermost named scope; empty for values outside of any scope."""
+    """Bytes on one device at either peak in `scope`, the outermost named scope; empty outside any scope."""
 
     scope: str
     predicted: int
@@ -147,15 +145,12 @@ class MemoryDifference:
 
 
 def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference, ...]:
-    """The differences of at least a hundredth of the peak, the largest first, and the remaining difference last.
-
-    For the compiled program only the largest buffers are known by name, and the sum of all.
-    """
+    """Return differences of at least 1 % of the peak, largest first, then the rest; only large buffers have names."""
     memory = compiled.memory
     ours = Counter[str]()
-    for each in report.alive:
-        if each.role not in ARGUMENT_ROLES:
-            ours[scope_of(each.path)] += each.bytes
+    for value in report.alive:
+        if value.role not in ARGUMENT_ROLES:
+            ours[scope_of(value.path)] += value.bytes
     theirs = Counter[str]()
     for path, count in compiled.alive_at_peak:
         theirs[scope_of(path)] += count
@@ -175,7 +170,7 @@ def _gap(each: MemoryDifference) -> int:
 
 
 def scope_of(path: str) -> str:
-    """The outermost named scope of an operation's path, the backward pass apart from the forward one.
+    """Return the outermost named scope of a path, with the backward pass separate.
 
     >>> scope_of("grad/layers/2/mlp/up/dot_general"), scope_of("head/dot_general")
     ('grad/layers', 'head')
@@ -189,7 +184,7 @@ def _make_difference(scope: str, predicted: int, compiled: int) -> MemoryDiffere
     return MemoryDifference(scope, predicted, compiled, cause)
 
 
-# What a predicted time rests on that a compiler does not tell: the causes of a difference between it and a measured step.
+# Causes of differences between predicted and measured time that a compiler does not model.
 
 HOST = Cause("bound by the host", "the device waits for the host to launch kernels: use a faster host or fewer kernels")
 RING = Cause("ring over nodes", "collectives between nodes: NCCL rings and trees on this network, as far as known")
@@ -197,14 +192,14 @@ TIME_CAUSES = (HOST, RING)
 
 
 class TimeCause(NamedTuple):
-    """Predicted seconds of a step that rest on a cause."""
+    """Predicted seconds of a step that depend on a cause."""
 
     cause: Cause
     seconds: float
 
 
 def explain_time(report: Report) -> tuple[TimeCause, ...]:
-    """The causes that at least a hundredth of the step rests on, the largest first; none without hardware."""
+    """Return the causes of at least 1 % of the step time, largest first; empty without hardware."""
     if report.step_time is None:
         return ()
     least = _MIN_SHARE * report.step_time.total
@@ -214,7 +209,7 @@ def explain_time(report: Report) -> tuple[TimeCause, ...]:
 def _causes(report: Report) -> Iterator[TimeCause]:
     assert report.step_time is not None
     yield TimeCause(HOST, report.step_time.host)
-    between = sum(each.seconds * each.count for each in report.collectives if _crosses_nodes(report, each.axes))
+    between = sum(collective.seconds * collective.count for collective in report.collectives if _crosses_nodes(report, collective.axes))
     yield TimeCause(RING, min(between, report.step_time.exposed))
 
 

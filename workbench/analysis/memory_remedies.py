@@ -1,7 +1,9 @@
-"""Edits with which a plan may fit a device's memory: only those whose arguments, which are alive throughout, leave room for the rest.
+"""Edits that may make a plan fit into device memory, limited to those whose arguments, live throughout, leave enough
+room.
 
-Candidates: to keep less for the backward pass, the largest replicated dimensions split, the optimiser's state on the host, and the first
-stage of ZeRO (Rajbhandari et al. 2020, section 5) with which it may fit. Nothing is planned: whether one is enough is seen once it is made.
+Candidates: saving less for the backward pass, sharding the largest replicated dimensions, optimizer state on the host,
+and the first stage of ZeRO (Rajbhandari et al. 2020, section 5) that may fit. Candidates are not planned, so their peak
+is unknown until they are applied.
 """
 
 import math
@@ -26,13 +28,12 @@ _ZERO = ("zero_1", "zero_3")
 
 
 def memory_remedies(report: Report, partitioned: Propagated) -> tuple[Edit, ...]:
-    """The edits, the simplest first."""
     splits = (edit for edit in _suggest_splits(report) if _least_bytes(report.plan, edit) <= report.memory.capacity)
     return (*_suggest_remat(report, partitioned), *splits, *_suggest_offload(report), *_suggest_zero(report))
 
 
 def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
-    """The largest dimensions that may be split over the axis; before them the examples, over one that is named for data parallelism."""
+    """Return edits that shard the largest legal dimensions over the axis, batch first for a data-parallel axis."""
     plan, is_for_data = report.plan, axis in AXES["data"]
     free = sorted(
         (dim for dim in plan.program.dims if not plan.layout.rule(dim)),
@@ -43,7 +44,7 @@ def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
 
 
 def _least_bytes(plan: Plan, edit: Edit) -> float:
-    """Bytes of one device's arguments after an edit of the layout: at no moment it holds less. Infinite for one that is illegal."""
+    """Return the bytes of one device's arguments after a layout edit, a lower bound of its memory; infinite if illegal."""
     try:
         after = apply_edit(plan, edit)
     except WorkbenchError:
@@ -54,7 +55,6 @@ def _least_bytes(plan: Plan, edit: Edit) -> float:
 
 
 def _suggest_remat(report: Report, partitioned: Propagated) -> Iterator[SetRemat]:
-    """Keep less for the backward pass, if activations take the most memory and scanned layers can be traced with remat."""
     program, by_role = report.plan.program, report.memory.by_role
     most = max(by_role, key=lambda role: by_role[role])
     has_layers = bool(program.carried and partitioned.structure.body_of)
@@ -64,18 +64,17 @@ def _suggest_remat(report: Report, partitioned: Propagated) -> Iterator[SetRemat
 
 
 def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
-    """Split the largest replicated dimensions, over the largest axis where that is legal."""
+    """Return edits that shard the largest replicated dimensions, over the largest legal axis."""
     stages = report.plan.pipeline.axis if report.plan.pipeline else None
     axes = sorted((name for name, size in report.mesh.axes if size > 1 and name != stages), key=lambda name: -report.mesh[name])
-    found: dict[str, ShardDim] = {}
+    edit_of: dict[str, ShardDim] = {}
     for axis in axes:
-        for edit in largest_dims(report, axis) if len(found) < _MOST_SPLITS - 1 else ():
-            found.setdefault(edit.dim, edit)
-    return tuple(found.values())[:_MOST_SPLITS]
+        for edit in largest_dims(report, axis) if len(edit_of) < _MOST_SPLITS - 1 else ():
+            edit_of.setdefault(edit.dim, edit)
+    return tuple(edit_of.values())[:_MOST_SPLITS]
 
 
 def _suggest_offload(report: Report) -> Iterator[SetOffload]:
-    """The host's memory for the optimiser's state, if the rest then fits and the host has room for it."""
     plan, memory = report.plan, report.memory
     program, state = plan.program, memory.by_role.get(Role.OPTIMIZER_STATE, 0)
     room = report.hardware.chip.host_memory if report.hardware else 0
@@ -86,15 +85,17 @@ def _suggest_offload(report: Report) -> Iterator[SetOffload]:
 
 
 def _suggest_zero(report: Report) -> Iterator[EditGroup]:
-    """The first stage of ZeRO with which it may fit. Stage 1 changes the arguments alone, and the rest of the peak stays; stage 3 splits
-    gradients, too, and its arguments must leave room."""
+    """Yield the first stage of ZeRO that may fit.
+
+    Stage 1 changes only the arguments; stage 3 also shards gradients, so only its arguments must leave room.
+    """
     plan, memory = report.plan, report.memory
     if plan.program.step.training is None:
         return
     for name in _ZERO:
         try:
             edit = EditGroup(name, (SetLayout(apply_edit(plan, find_recipe(name).edit(plan)).layout),))
-        except WorkbenchError:  # no axis of the examples, or it is so already
+        except WorkbenchError:  # no batch axis, or already applied
             continue
         least = _least_bytes(plan, edit)
         working = memory.peak - memory.argument_bytes if name == "zero_1" else 0

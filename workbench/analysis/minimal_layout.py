@@ -1,10 +1,10 @@
-"""The fewest statements with the same effect: rules, overrides, constraints, groups and barriers that leave every value sharded as it is.
+"""Find the fewest layout statements that keep every value's sharding.
 
-Arguments are sharded exactly as a layout says, so the fewest statements for them are found without the partitioner: a rule applies to a
-dimension everywhere, and each argument that the rules shard differently needs an override, one for all that a pattern names. All choices of
-rules are compared where there are few, else one dimension after the other. The rest of the layout is then removed statement by statement,
-as long as Shardy shards every value as before. Last, each statement is left out once more: what changes then is the proof that it is
-needed.
+Rules and overrides are found without the partitioner, because arguments are sharded exactly as stated: a rule applies
+to a dimension everywhere, and each argument that the rules shard differently needs an override, shared by pattern. All
+choices of rules are compared if they are few, else one dimension at a time. The other statements are then removed one
+by one as long as Shardy shards every value as before. Finally each statement is removed once more to show what it is
+needed for.
 """
 
 import itertools
@@ -21,13 +21,12 @@ from workbench.plan.plan import Plan
 from workbench.propagation import partition
 
 Rules = tuple[tuple[str, tuple[str, ...]], ...]
-_MOST_CHOICES = 4096  # the largest number of rule choices compared; beyond that one dimension after the other
+_MOST_CHOICES = 4096  # maximum rule choices to enumerate; beyond that, one dimension at a time
 
 
 @dataclass(frozen=True, slots=True)
 class NeededStatement:
-    """One statement, and the first argument or value that would be sharded differently without it: its sharding, and the one without the
-    statement."""
+    """One statement, and the first value that would be sharded differently without it, with both shardings."""
 
     statement: str
     changed: str
@@ -39,9 +38,9 @@ class NeededStatement:
 class MinimalLayout:
     """The fewest statements found.
 
-    - `needed`: one entry a statement, with what it is needed for: leaving any of them out changes something;
-    - `is_fewest`: whether no fewer rules and overrides shard the arguments so, all choices of rules having been compared;
-    - `written`: statements of the plan before; `placed`: arguments and values that are sharded by these.
+    - `needed`: the statements with what they are needed for;
+    - `is_fewest`: whether no fewer rules and overrides are possible, all choices of rules having been compared;
+    - `written`: number of statements of the original plan; `placed`: number of sharded arguments and values.
     """
 
     layout: Layout
@@ -52,26 +51,22 @@ class MinimalLayout:
 
     @property
     def edit(self) -> Edit:
-        """The edit that applies it to the plan."""
         return SetLayout(self.layout)
 
     def __str__(self) -> str:
         head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} instead of {self.written} shard {self.placed:,} values"
-        rows = (f"  {each.statement}: without it {each.changed} is sharded {each.after}, not {each.before}" for each in self.needed)
+        rows = (f"  {need.statement}: without it {need.changed} is sharded {need.after}, not {need.before}" for need in self.needed)
         proof = "no choice of rules needs fewer" if self.is_fewest else "removing any of them changes a sharding"
         return "\n".join([f"{head}; {proof}:", *rows])
 
 
 def minimal_annotations(plan: Plan) -> MinimalLayout:
-    """The fewest statements with which every argument, result and intermediate value is sharded as it is now.
-
-    Raises `PartitionError` with Shardy's words if the plan itself is refused.
-    """
+    """Return the fewest statements that keep every sharding. Raises `PartitionError` if Shardy rejects the plan."""
     before = _list_placements(plan)
     rules, is_fewest = _find_rules(plan)
     layout = plan.layout.updated(rules=rules, overrides=_find_overrides(plan, rules), priorities=_keep_priorities(plan.layout, rules))
     longer = len(layout.rules + layout.overrides) > len(plan.layout.rules + plan.layout.overrides)
-    if longer or _find_moved_value(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as written
+    if longer or _find_moved_value(plan, layout, before):  # keep the user's broader patterns and open dimensions
         layout, is_fewest = plan.layout, False
     layout = _prune_layout(plan, layout, before)
     needed = tuple(_prove_needed(plan, layout, before))
@@ -85,17 +80,17 @@ def _keep_priorities(layout: Layout, rules: Rules) -> tuple[tuple[str, int], ...
 
 
 def _find_rules(plan: Plan) -> tuple[Rules, bool]:
-    """The rules that leave the fewest statements, and whether all choices were compared."""
+    """Return the rules that need the fewest statements, and whether all choices were compared."""
     choices: dict[str, dict[tuple[str, ...], None]] = {}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         for dim, axes in zip(tensor.dims, sharding.dims, strict=False):
             if axes:
                 choices.setdefault(dim, {(): None})[axes] = None
     names = list(choices)
-    if prod(len(each) for each in choices.values()) <= _MOST_CHOICES:
-        found = min(itertools.product(*choices.values()), key=lambda chosen: _cost(plan, names, chosen))
-        return _as_rules(names, found), True
-    chosen = [next(reversed(each)) for each in choices.values()]
+    if prod(map(len, choices.values())) <= _MOST_CHOICES:
+        best = min(itertools.product(*choices.values()), key=lambda chosen: _cost(plan, names, chosen))
+        return _as_rules(names, best), True
+    chosen = [next(reversed(options)) for options in choices.values()]
     for _ in range(2):
         for index, name in enumerate(names):
             chosen[index] = min(choices[name], key=lambda axes: _cost(plan, names, (*chosen[:index], axes, *chosen[index + 1 :])))
@@ -107,14 +102,13 @@ def _as_rules(names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> Rules:
 
 
 def _cost(plan: Plan, names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> tuple[int, int]:
-    """The number of statements, and of those the overrides: of two layouts of one length the one with more rules is better."""
+    """Return the number of statements, and of overrides, so that rules win ties."""
     rules = _as_rules(names, chosen)
     overrides = len({(template(path), sharding) for path, sharding in _list_exceptions(plan, rules)})
     return len(rules) + overrides, overrides
 
 
 def _list_exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
-    """The arguments that the rules shard differently from how they are."""
     axes = dict(rules)
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         if sharding.dims != tuple(axes.get(dim, ()) for dim in tensor.dims) or not sharding.is_plain:
@@ -122,24 +116,24 @@ def _list_exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]
 
 
 def _find_overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
-    """Overrides for the exceptions to the rules, with as few patterns as possible that match no argument sharded differently."""
+    """Return overrides for the exceptions, with few patterns that match no argument sharded differently."""
     placements = dict(zip((tensor.path for tensor in plan.program.arguments), plan.argument_shardings, strict=True))
-    waiting = dict(_list_exceptions(plan, rules))
-    found: list[tuple[str, Sharding]] = []
-    while waiting:
-        path, sharding = next(iter(waiting.items()))
+    remaining = dict(_list_exceptions(plan, rules))
+    overrides: list[tuple[str, Sharding]] = []
+    while remaining:
+        path, sharding = next(iter(remaining.items()))
         pattern = _find_widest_pattern(path, sharding, placements)
-        found.append((pattern, sharding))
-        waiting = {other: each for other, each in waiting.items() if not matches(pattern, other)}
-    return tuple(found)
+        overrides.append((pattern, sharding))
+        remaining = {other: exact for other, exact in remaining.items() if not matches(pattern, other)}
+    return tuple(overrides)
 
 
 def _find_widest_pattern(path: str, sharding: Sharding, placements: dict[str, Sharding]) -> str:
-    """The shortest tail of a path, layer numbers left open, that matches only arguments of this sharding."""
+    """Return the shortest path tail, with layer numbers open, that matches only arguments of this sharding."""
     for words in (template(path).split("/"), path.split("/")):
         for length in range(1, len(words) + 1):
             pattern = "/".join(words[-length:])
-            if all(each == sharding for other, each in placements.items() if matches(pattern, other)) and pattern != "*":
+            if all(placed == sharding for name, placed in placements.items() if matches(pattern, name)) and pattern != "*":
                 return pattern
     return f"/{path}"
 
@@ -148,22 +142,23 @@ Placements = dict[str, tuple[tuple[str, ...], ...]]
 
 
 def _list_placements(plan: Plan) -> Placements:
-    """The sharding of every argument, intermediate value and result, by name."""
-    found, program = partition(plan), plan.program
-    operations, values = program.operations, found.structure.values
+    """Return the sharding of every argument, intermediate value and result, by name."""
+    propagated, program = partition(plan), plan.program
+    operations, values = program.operations, propagated.structure.values
     placements: Placements = {}
-    for number, (value, dims) in enumerate(zip(values, found.dims, strict=True)):
+    for number, (value, dims) in enumerate(zip(values, propagated.dims, strict=True)):
         if value.maker >= 0 and dims is not None and operations[value.maker].path:
             placements[f"{operations[value.maker].path} #{number}"] = dims
     arguments = {
-        tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)
+        tensor.path: tuple(dim or () for dim in argument_sharding.dims)
+        for tensor, argument_sharding in zip(program.arguments, plan.argument_shardings, strict=True)
     }
-    results = {f"the result {tensor.path}": dims for tensor, dims in zip(program.results, found.results, strict=True)}
+    results = {f"the result {tensor.path}": dims for tensor, dims in zip(program.results, propagated.results, strict=True)}
     return {**arguments, **placements, **results}
 
 
 def _find_moved_value(plan: Plan, layout: Layout, before: Placements) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
-    """The first value that would be sharded differently, and how; itself, unsharded, if such a plan is refused."""
+    """Return the first value that would be sharded differently, and how; unsharded if the plan is rejected."""
     try:
         after = _list_placements(plan.updated(layout=layout))
     except WorkbenchError:
@@ -172,7 +167,6 @@ def _find_moved_value(plan: Plan, layout: Layout, before: Placements) -> tuple[s
 
 
 def _prune_layout(plan: Plan, layout: Layout, before: Placements) -> Layout:
-    """The layout without the constraints, groups, barriers and priorities that change nothing."""
     while True:
         for _, smaller in _leave_out_each(layout):
             if smaller.rules == layout.rules and smaller.overrides == layout.overrides and not _find_moved_value(plan, smaller, before):
@@ -183,7 +177,7 @@ def _prune_layout(plan: Plan, layout: Layout, before: Placements) -> Layout:
 
 
 def _leave_out_each(layout: Layout) -> Iterator[tuple[str, Layout]]:
-    """Every statement, and the layout without it; a priority is a statement too, on top of its rule."""
+    """Yield every statement with the layout without it; a priority is a statement in addition to its rule."""
     statements: list[tuple[str, Callable[[], Layout]]] = [
         *((f"{dim}:{'+'.join(axes)}", lambda dim=dim: layout.with_rule(dim, ())) for dim, axes in layout.rules),
         *((f"{pattern}={each}", lambda pattern=pattern: layout.with_override(pattern, None)) for pattern, each in layout.overrides),
@@ -196,14 +190,13 @@ def _leave_out_each(layout: Layout) -> Iterator[tuple[str, Layout]]:
 
 
 def _prove_needed(plan: Plan, layout: Layout, before: Placements) -> Iterator[NeededStatement]:
-    """What each statement is needed for."""
     for statement, smaller in _leave_out_each(layout):
         name, dims = _find_changed_argument(plan, smaller) or _find_moved_value(plan, smaller, before) or ("nothing", ())
         yield NeededStatement(statement, name.partition(" #")[0], Sharding(before.get(name, ())), Sharding(dims))
 
 
 def _find_changed_argument(plan: Plan, layout: Layout) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
-    """The first argument that another layout shards differently: found without the partitioner."""
+    """Return the first argument that another layout shards differently, without the partitioner."""
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         other = layout.sharding(tensor)
         if other.dims != sharding.dims:

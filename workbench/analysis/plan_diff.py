@@ -1,6 +1,6 @@
-"""The difference of two plans: which decisions differ, and what that costs or saves. A value; `print` it.
+"""The difference of two plans: changed decisions, and their effect on the figures.
 
-The history, the command line (`workbench diff`) and the tests read the same `PlanDiff`.
+The history, the command line (`workbench diff`) and the tests share `PlanDiff`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ from workbench.reports.report import Report
 from workbench.units import format_figure
 
 PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | Offload | PipelineSpec | int | str | None
-"""A setting of a plan: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if the plan has none."""
+"""A setting of a plan, such as a dimension's mesh axes, a sharding or an axis size; `None` if unset."""
 
 
 class Change(NamedTuple):
-    """One decision that differs: `kind` is one of `KINDS`, `subject` a dimension, a pattern or a mesh axis where the kind has several."""
+    """One changed decision; `kind` is in `KINDS`, `subject` a dimension, pattern or mesh axis, if needed."""
 
     kind: str
     subject: str
@@ -43,7 +43,7 @@ KINDS = (
 
 
 class FigureChange(NamedTuple):
-    """One figure per device and step; bytes, seconds or FLOP by `unit`; `None` where a report does not have it."""
+    """One figure per device and step, in bytes, seconds or FLOP (`unit`); `None` if a report lacks it."""
 
     name: str
     unit: str
@@ -52,17 +52,17 @@ class FigureChange(NamedTuple):
 
     @property
     def delta(self) -> float:
-        """The second plan's figure less the first's; 0 where there is nothing to compare."""
+        """The second figure minus the first; 0 if either is missing."""
         return 0.0 if self.before is None or self.after is None else self.after - self.before
 
     @property
     def ratio(self) -> float | None:
-        """The second plan's figure relative to the first's: 0.5 is half."""
+        """The second figure over the first; 0.5 is half."""
         return self.after / self.before if self.before and self.after is not None else None
 
 
 class TrafficChange(NamedTuple):
-    """Payload bytes per device and step over one set of mesh axes by one kind of collective."""
+    """Payload bytes per device and step by mesh axes and kind of collective."""
 
     axes: tuple[str, ...]
     kind: str
@@ -75,8 +75,7 @@ class TrafficChange(NamedTuple):
 
 
 class PlacementChange(NamedTuple):
-    """Arguments that are sharded differently, `tensors` of them under one template path. A sharding is `None` where there is no such
-    argument."""
+    """A change of sharding of `tensors` arguments with one template path; `None` if the argument does not exist."""
 
     path: str
     dims: tuple[str, ...]
@@ -88,41 +87,40 @@ class PlacementChange(NamedTuple):
 
     @property
     def delta(self) -> int:
-        """Additional bytes on one device, all of them together."""
+        """Additional bytes on one device, over all arguments."""
         return self.bytes_after - self.bytes_before
 
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """From one report to another."""
+    """The changes from one report to another."""
 
     before: Report
     after: Report
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """The decisions that differ; empty exactly if the plans are equal but for their names."""
+        """The changed decisions; empty exactly if the plans differ at most in name."""
         return tuple(list_changes(self.before.plan, self.after.plan))
 
     @cached_property
     def figures(self) -> tuple[FigureChange, ...]:
-        """Memory, traffic, arithmetic and time, whether they changed or not."""
-        return tuple(each for each in _compare_figures(self.before, self.after) if not each.before == each.after is None)
+        return tuple(row for row in _compare_figures(self.before, self.after) if not row.before == row.after is None)
 
     @cached_property
     def traffic(self) -> tuple[TrafficChange, ...]:
-        """Bytes sent by mesh axes and kind in either plan; the greatest change first."""
+        """Bytes sent by mesh axes and kind in either plan; largest change first."""
         before, after = _sum_traffic(self.before), _sum_traffic(self.after)
         rows = (TrafficChange(*key, before.get(key, 0), after.get(key, 0)) for key in {**before, **after})
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.after, row.axes, row.kind)))
 
     @cached_property
     def placements(self) -> tuple[PlacementChange, ...]:
-        """Arguments that are sharded differently, equal ones together; the greatest change of memory first."""
-        return tuple(sorted(_compare_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
+        """Arguments with changed sharding, grouped; largest change of memory first."""
+        return tuple(sorted(_compare_placements(self.before, self.after), key=lambda row: -abs(row.delta)))
 
     def page(self, *, with_zeros: bool = True) -> Page:
-        """Changes, figures, traffic, placements; figures that are 0 in both plans on request. Equal plans are one sentence."""
+        """Return changes, figures, traffic and placements; `with_zeros` includes figures that are 0 in both plans."""
         head = "\n".join(wrap_text(f"{mark} {side.plan}") for mark, side in (("A", self.before), ("B", self.after)))
         if not self.changes:
             return Page(head, ["The two plans are identical."])
@@ -134,7 +132,6 @@ class PlanDiff:
 
 
 def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
-    """The decisions that differ; nothing is planned."""
     yield from _compare_programs(before, after)
     mine, theirs = before.layout, after.layout
     for kind, one, other in (
@@ -148,7 +145,7 @@ def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
         ("mesh axis", before.mesh.axes, after.mesh.axes),
     ):
         yield from _compare_entries(kind, dict(one), dict(other))
-    common_axes = [tuple(name for name in each.names if name in before.mesh and name in after.mesh) for each in (before.mesh, after.mesh)]
+    common_axes = [tuple(name for name in mesh.names if name in before.mesh and name in after.mesh) for mesh in (before.mesh, after.mesh)]
     if common_axes[0] != common_axes[1]:
         yield Change("axis order", "", before.mesh.names, after.mesh.names)
     for kind, was, now in (
@@ -168,9 +165,8 @@ def _as_entries(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], .
 
 
 def _compare_programs(before: Plan, after: Plan) -> Iterator[Change]:
-    """Whether it is another program, or the same one with dimensions renamed."""
     one, other = before.program, after.program
-    names = [{traced: each.renamed.get(traced, traced) for traced in {**one.renamed, **other.renamed}} for each in (one, other)]
+    names = [{dim: program.renamed.get(dim, dim) for dim in {**one.renamed, **other.renamed}} for program in (one, other)]
     renamed = list(_compare_entries("dimension", names[0], names[1]))
     yield from renamed
     same_variant = (one.remat, one.precision, one.offload) == (other.remat, other.precision, other.offload)
@@ -186,16 +182,16 @@ def _compare_entries(kind: str, before: Mapping[str, PlanSetting], after: Mappin
 
 
 def _compare_figures(before: Report, after: Report) -> Iterator[FigureChange]:
-    """Of plans with a pipeline the figures of the stage that has the most of each, as at the top of the board."""
+    """Yield figures; for pipelines, each of the stage with the largest value, as in the board's header."""
     yield FigureChange("peak memory", "bytes", before.peak, after.peak)
     fullest = before.most(_peak), after.most(_peak)
     yield from _compare_memory(*fullest)
-    yield FigureChange("sent", "bytes", *(each.most(_sent).sent for each in (before, after)))
-    yield FigureChange("products", "FLOP", *(each.most(_local_flops).flops.per_device for each in (before, after)))
-    yield FigureChange("memory traffic", "bytes", *(each.traffic for each in fullest))
+    yield FigureChange("sent", "bytes", *(report.most(_sent).sent for report in (before, after)))
+    yield FigureChange("products", "FLOP", *(report.most(_local_flops).flops.per_device for report in (before, after)))
+    yield FigureChange("memory traffic", "bytes", *(report.traffic for report in fullest))
     yield FigureChange("step", "seconds", before.seconds, after.seconds)
     for name, label in _TIMES.items():
-        yield FigureChange(label, "seconds", *(getattr(each.step_time, name) if each.step_time else None for each in fullest))
+        yield FigureChange(label, "seconds", *(getattr(report.step_time, name) if report.step_time else None for report in fullest))
 
 
 _peak, _sent, _local_flops = attrgetter("memory.peak"), attrgetter("sent"), attrgetter("flops.per_device")
@@ -212,7 +208,7 @@ _TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
 
 
 def _sum_traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
-    """Payload by whole mesh axes: a sub-axis counts as its axis."""
+    """Sum payload by whole mesh axes; a sub-axis counts as its axis."""
     sums: dict[tuple[tuple[str, ...], str], int] = {}
     for (axes, kind), payload in report.most(_sent).by_axis_and_kind.items():
         key = tuple(dict.fromkeys(base_axis(axis) for axis in axes)), kind
@@ -222,20 +218,20 @@ def _sum_traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
 
 def _compare_placements(before: Report, after: Report) -> Iterator[PlacementChange]:
     one, other = ({placed.tensor.path: placed for placed in report.arguments} for report in (before, after))
-    alike: dict[tuple[str, tuple[str, ...], Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
+    groups: dict[tuple[str, tuple[str, ...], Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
     for path in {**one, **other}:
         was, now = one.get(path), other.get(path)
         before_after = was.sharding if was else None, now.sharding if now else None
         if before_after[0] != before_after[1]:
             local_bytes_pair = was.local_bytes if was else 0, now.local_bytes if now else 0
             dims = (now or one[path]).tensor.dims
-            alike.setdefault((template(path), dims, *before_after), []).append(local_bytes_pair)
-    for kind, local_bytes_pairs in alike.items():
-        bytes_before, bytes_after = (sum(each) for each in zip(*local_bytes_pairs, strict=True))
+            groups.setdefault((template(path), dims, *before_after), []).append(local_bytes_pair)
+    for kind, local_bytes_pairs in groups.items():
+        bytes_before, bytes_after = (sum(sizes) for sizes in zip(*local_bytes_pairs, strict=True))
         yield PlacementChange(*kind, bytes_before, bytes_after, len(local_bytes_pairs))
 
 
-MOST_ROWS = 24  # rows of one table
+MOST_ROWS = 24  # per table
 UNSET_TEXTS = {
     "rule": "whole",
     "override": "by the rules",
@@ -248,11 +244,11 @@ UNSET_TEXTS = {
     "pipeline": "none",
     "mesh axis": "-",
 }
-"""What a plan that says nothing of something means."""
+"""Texts of unset decisions."""
 
 
-def decided_text(kind: str, decided: PlanSetting) -> str:
-    """`data+model`, `[data, -]`, `8`, `TPU v5e 4x4`; `whole`, `none` and their like where a plan says nothing."""
+def setting_text(kind: str, decided: PlanSetting) -> str:
+    """Format as `data+model`, `[data, -]`, `8` or `TPU v5e 4x4`; `whole`, `none` etc. if unset."""
     if decided is None:
         return UNSET_TEXTS.get(kind, "-")
     if isinstance(decided, tuple):
@@ -261,13 +257,13 @@ def decided_text(kind: str, decided: PlanSetting) -> str:
 
 
 def change_text(change: Change) -> str:
-    """`rule d_ff: whole → model`."""
+    """Format as `rule d_ff: whole → model`."""
     subject = f" {change.subject}" if change.subject else ""
-    return f"{change.kind}{subject}: {decided_text(change.kind, change.before)} → {decided_text(change.kind, change.after)}"
+    return f"{change.kind}{subject}: {setting_text(change.kind, change.before)} → {setting_text(change.kind, change.after)}"
 
 
 def delta_text(change: FigureChange) -> str:
-    """`−3.0 MiB (−50%)`, `+2.0 ms`, `same`; empty where a plan has no such figure."""
+    """Format as `−3.0 MiB (−50%)`, `+2.0 ms` or `same`; empty if a figure is missing."""
     if change.before is None or change.after is None:
         return ""
     if not change.delta:
@@ -277,7 +273,7 @@ def delta_text(change: FigureChange) -> str:
 
 
 def share_text(ratio: float) -> str:
-    """`+25%`, `−50%`; from twice as much on `3.2×`: a doubling is `2×`, never `+100%`."""
+    """Format as `+25%` or `−50%`; from twice as much on as `3.2×`."""
     if ratio >= 1.995:
         return f"{ratio:.3g}×"
     percent = (ratio - 1) * 100
@@ -296,13 +292,12 @@ def _changes_table(changes: Sequence[Change]) -> Table:
 
 
 def _decision_cell(kind: str, decided: PlanSetting) -> PageCell:
-    text = decided_text(kind, decided)
+    text = setting_text(kind, decided)
     kind = "axes" if isinstance(decided, tuple) else "sharding" if isinstance(decided, Sharding) else "text"
     return PageCell(text if kind == "text" else decided, kind, tone="muted" if decided is None else "", brief=text)
 
 
 def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
-    """A row per figure, as numbers and as a pair of bars."""
     rows = [
         Row(
             [
@@ -318,7 +313,6 @@ def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
 
 
 def _delta_cells(row: FigureChange) -> tuple[PageCell, PageCell]:
-    """The change in words and as bars; less is better for everything counted here."""
     before, after = row.before or 0, row.after or 0
     tone = "good" if after < before else "bad" if after > before else "muted"
     return PageCell(delta_text(row), tone=tone), PageCell((before, after), "pair", tone=tone)

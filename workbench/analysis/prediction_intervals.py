@@ -1,11 +1,12 @@
-"""Prediction intervals: the range that holds nine of ten true figures, from the errors on other people's programs.
+"""90 % prediction intervals, from errors on third-party programs.
 
-`prediction_intervals.toml` has, for each figure, tier and platform, between which ratios to the prediction the truth was in nine of ten
-cases: `benchmarks/fit_ranges.py` derives it from the compilers' answers to third-party programs that no number was fitted on, and
-`benchmarks/accuracy.py` measures its coverage of others. The truth for an absent device is its compiler's own figure.
+`prediction_intervals.toml` has, for each figure, tier and platform, the ratios to the prediction that contained the
+true value in nine of ten cases. `benchmarks/fit_ranges.py` derives them from compilers' results for third-party
+programs on which no constant was fitted; `benchmarks/accuracy.py` measures their coverage on others. The true value for
+an absent device is its compiler's figure.
 
-The size of arguments is exact, so the error of memory is a share of what the step computes (`Memory.working`): little where parameters are
-most of it, much where the step's own values dominate. The errors of bytes sent and of kernel times are factors.
+Argument sizes are exact, so the error of memory is relative to the computed values (`Memory.working`): small if
+parameters dominate, large otherwise. The errors of bytes sent and of kernel times are factors.
 """
 
 import tomllib
@@ -18,16 +19,15 @@ from workbench.analysis.gpu_step_intervals import interval_for
 from workbench.cost.tpu_kernel_cycles import known_rates
 from workbench.hardware.hardware import Chip
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
+from workbench.reports.figure_ranges import KERNELS, MEMORY, SENT, STEP, Range
 from workbench.reports.report import Report
-from workbench.reports.report_details import KERNELS, MEMORY, SENT, STEP, Range
 
 RANGES_FILE = Path(__file__).with_name("prediction_intervals.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The interval of errors, from `low` to `high`, over so many cases: for memory as a share of what the step computes (0 is exact), for
-    all else as a ratio to the prediction (1 is exact)."""
+    """An interval of errors over `cases` programs: of memory as a share of computed bytes, else a ratio."""
 
     low: float
     high: float
@@ -35,11 +35,11 @@ class Residual:
 
 
 def ranges_of(report: Report) -> Mapping[str, Range]:
-    """The intervals of a report's figures: bytes sent, bytes at the peak, seconds of kernels and of a step.
+    """Return the intervals of a report's bytes sent, peak bytes, kernel seconds and step seconds.
 
-    There is none for a figure that the compiler has settled, for one without cases on this platform, or for bytes and times that depend on
-    a loop whose trip count depends on data; and none at all without hardware. A pipeline has one for its step alone, under a runtime of
-    which runs were published (`gpu_step_intervals`).
+    Figures are omitted if they are settled by the compiler, have no cases on this platform, or depend on a loop with
+    unknown trip count; all are omitted without hardware. A pipeline has an interval only for its step, if runs under
+    its runtime were published (`gpu_step_intervals`).
     """
     if report.hardware is None:
         return {}
@@ -48,33 +48,35 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
         return {STEP: published.range_of(report.seconds)}
     if report.plan.pipeline is not None:
         return {}
-    known = _residuals_for(report, report.hardware.chip)
-    found: dict[str, Range] = {}
-    if SENT in known and is_counted(report):
-        found[SENT] = _scale_range(report.sent, known[SENT])
-    if MEMORY in known and report.compiled is None:
-        found[MEMORY] = _memory_range(report, known[MEMORY])
+    residual_of = _residuals_for(report, report.hardware.chip)
+    intervals: dict[str, Range] = {}
+    if SENT in residual_of and is_counted(report):
+        intervals[SENT] = _scale_range(report.sent, residual_of[SENT])
+    if MEMORY in residual_of and report.compiled is None:
+        intervals[MEMORY] = _memory_range(report, residual_of[MEMORY])
     time = report.step_time
-    if KERNELS in known and time is not None and not report.has_compiled_times and is_counted(report):
-        found[KERNELS] = _scale_range(time.estimate, known[KERNELS])
-        found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))
-    return {name: each for name, each in found.items() if each.high > each.low}
+    if KERNELS in residual_of and time is not None and not report.has_compiled_times and is_counted(report):
+        intervals[KERNELS] = _scale_range(time.estimate, residual_of[KERNELS])
+        intervals[STEP] = Range(*(time.scaled(share).total for share in (residual_of[KERNELS].low, residual_of[KERNELS].high)))
+    return {name: interval for name, interval in intervals.items() if interval.high > interval.low}
 
 
 def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
-    """The intervals by figure. What a scheduled program sends is settled; its kernels have intervals where their rates were fitted."""
-    known = {figure: each for (figure, *of), each in residuals().items() if of == [report.prediction.tier, chip.platform]}
+    """Return residuals by figure; a scheduled program's communication is settled, its kernels may have fitted rates."""
+    by_figure = {
+        figure: residual for (figure, *source), residual in residuals().items() if source == [report.prediction.tier, chip.platform]
+    }
     if report.is_scheduled:
-        known.pop(SENT, None)
+        by_figure.pop(SENT, None)
         scheduled = residuals().get((KERNELS, "scheduled", chip.platform))
         if scheduled is not None and chip.target in known_rates():
-            known[KERNELS] = scheduled
-    return known
+            by_figure[KERNELS] = scheduled
+    return by_figure
 
 
 def is_counted(report: Report) -> bool:
-    """Whether the trip count of each loop is known."""
-    return all(each.kind != UNKNOWN_TRIP_COUNT for each in report.diagnostics)
+    """Return whether every loop's trip count is known."""
+    return all(diagnostic.kind != UNKNOWN_TRIP_COUNT for diagnostic in report.diagnostics)
 
 
 def _memory_range(report: Report, residual: Residual) -> Range:
@@ -89,8 +91,5 @@ def _scale_range(value: float, residual: Residual) -> Range:
 
 @cache
 def residuals() -> Mapping[tuple[str, str, str], Residual]:
-    """The intervals by figure, tier and platform, read from `prediction_intervals.toml`."""
     table = tomllib.loads(RANGES_FILE.read_text(encoding="utf-8"))
-    return {
-        (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in table["residuals"]
-    }
+    return {(row["figure"], row["tier"], row["platform"]): Residual(row["low"], row["high"], row["cases"]) for row in table["residuals"]}

@@ -1,4 +1,4 @@
-"""What a recipe makes worse: the step, or what each device computes, beside the plan before."""
+"""Detect drawbacks of a recipe: a longer step, or more computation per device."""
 
 import warnings
 
@@ -9,7 +9,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 
 _NOTABLE = 0.25
-"""By how much more a step or a device's work is a drawback; predicted step times of one program differ by less for other reasons."""
+"""Relative increase that counts as a drawback; predicted step times of one program vary by less for other reasons."""
 
 
 class RecipeWarning(UserWarning):
@@ -17,7 +17,7 @@ class RecipeWarning(UserWarning):
 
 
 def recipe_drawback(before: Report, after: Report, recipe: Recipe) -> str:
-    """The drawback of a recipe in a sentence; empty if there is none. A recipe that saves memory may take longer for it."""
+    """Describe the drawback of a recipe; empty if there is none. Recipes that save memory may take longer."""
     saved = before.memory.peak - after.memory.peak
     if recipe.saves_memory:
         return "" if saved > 0 else f"{recipe.title} saves no memory here: a device still needs {format_bytes(after.memory.peak)}."
@@ -34,7 +34,7 @@ def recipe_drawback(before: Report, after: Report, recipe: Recipe) -> str:
 
 
 def warn_of_drawback(before: Plan, after: Plan, recipe: Recipe) -> None:
-    """Warn where a recipe makes a plan worse whose hardware is known; without hardware nothing says how long a step takes."""
+    """Warn if a recipe makes a plan worse; only with hardware, since step times are unknown without it."""
     if before.hardware is None or before.pipeline is not None:
         return
     if drawback := recipe_drawback(analyze(before), analyze(after), recipe):

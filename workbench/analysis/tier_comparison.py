@@ -1,7 +1,8 @@
-"""One plan's figures side by side: as predicted, as compiled, as measured; and why two of them differ.
+"""Compare one plan's predicted, compiled and measured figures, and explain differences.
 
-Views, the command line and the tests read the same `Comparison`. Collectives are compared by class: all-reduce and reduce-scatter are one,
-`reduce`, because XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made from a gather count as that gather.
+Views, the command line and the tests share `Comparison`. Collectives are compared by class: all-reduce and
+reduce-scatter are both `reduce`, because XLA:CPU turns a reduce-scatter into an all-reduce and a slice; permutes that a
+compiler made from a gather count as that gather.
 """
 
 from collections.abc import Collection, Iterator
@@ -23,7 +24,7 @@ from workbench.analysis.difference_causes import (
     explain_memory,
     explain_time,
 )
-from workbench.core.fact_page import Page, PageCell, Row, Table, figure, page_text, terms_among
+from workbench.core.fact_page import Page, PageCell, Row, Table, figure, glossary_of, page_text
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text
 from workbench.reports.collective import collective_class
@@ -36,7 +37,7 @@ from workbench.units import format_seconds
 
 @dataclass(frozen=True)
 class Comparison(Printed):
-    """A report beside what the compiler made of the plan, and what a run measured; either of these may be missing."""
+    """A report with the compiled plan and a measured run, either of which may be missing."""
 
     report: Report
     compiled: Compiled | None = None
@@ -44,52 +45,51 @@ class Comparison(Printed):
 
     @cached_property
     def stages(self) -> tuple[StageRow, ...]:
-        """The stages of a pipeline that are programs of their own, each as planned beside its compiled record; else none."""
+        """Stages that are separate programs, planned and compiled; empty otherwise."""
         planned = self._pipeline_report
         if planned is None or self.compiled is None:
             return ()
-        return tuple(_make_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
+        return tuple(_make_stage_row(planned, device, compiled) for device, compiled in enumerate(self.compiled.stages))
 
     @cached_property
     def _pipeline_report(self) -> PipelineReport | None:
-        """The pipeline, where its stages are programs of their own: then no figure is of the whole program. The report of one stage is
-        compared with the compiled record of that stage as any program is."""
+        """The pipeline if its stages are separate programs; one stage's report is compared like any program."""
         spec = self.report.plan.pipeline
         is_staged = spec is not None and spec.engine == "mpmd" and self.report.stage is None
         return self.report.pipeline if is_staged else None
 
     @cached_property
     def _fullest(self) -> int:
-        """The stage that all but `stages` is about: the compiled one with the highest peak, else the planned one."""
+        """The stage described by all figures except `stages`: with the highest compiled, else planned, peak."""
         assert self._pipeline_report is not None, "asked of pipelines"
         return self.compiled.fullest if self.compiled else self._pipeline_report.fullest
 
     @cached_property
     def collectives(self) -> tuple[CollectiveRow, ...]:
-        """By set of mesh axes and class, largest first; for a pipeline those within its fullest stage."""
+        """Collectives by mesh axes and class, largest first; for a pipeline within its fullest stage."""
         if self._pipeline_report is not None:
             predicted = dict(self._pipeline_report.payload(self._fullest))
-            found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
-            return _make_rows(predicted, found, self.report)
+            compiled = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
+            return _make_rows(predicted, compiled, self.report)
         if self.compiled is not None:
             return compare_collectives(self.report, self.compiled.by_axis_and_kind)
         return compare_collectives(self.report, self.measurement.compiled) if self.measurement else ()
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """Each collective that one side has and the other has not, or has more often, with its cause; largest first."""
+        """Collectives that only one side has, or has more often, with causes; largest first."""
         return explain_collectives(self.report, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
 
     @cached_property
     def memory_differences(self) -> tuple[MemoryDifference, ...]:
-        """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
+        """Differences at the peaks by named scope; empty if the peaks are equal."""
         if self.compiled is None or self._pipeline_report is not None or is_same(self.report.memory.peak, self.compiled.memory.peak):
             return ()
         return explain_memory(self.report, self.compiled)
 
     @cached_property
     def kernel_differences(self) -> tuple[KernelDifference, ...]:
-        """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
+        """Differences of kernel times by named scope; empty if the sums are equal or the compiler gives no times."""
         time, compiled = self.report.step_time if self._pipeline_report is None else None, self.compiled
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
@@ -97,18 +97,17 @@ class Comparison(Printed):
 
     @cached_property
     def time_causes(self) -> tuple[TimeCause, ...]:
-        """What the predicted step rests on, where a step was measured."""
+        """Causes that the predicted step time depends on, if a step was measured."""
         return explain_time(self.report) if self.measurement is not None and self._pipeline_report is None else ()
 
     @cached_property
     def figures(self) -> tuple[ComparedFigure, ...]:
-        """Memory, arithmetic and time."""
         return tuple(
             figure for figure in (*self.memory_figures(), *self._work_figures(), *self._time_figures()) if _count_tiers(figure) > 1
         )
 
     def memory_figures(self) -> Iterator[ComparedFigure]:
-        """The peak first; of a pipeline its fullest stage's."""
+        """Yield memory figures, peak first; of a pipeline for its fullest stage."""
         compiled, measured = self.compiled, self.measurement
         peak = compiled.memory.peak if compiled else measured.compiled_peak if measured else None
         if self._pipeline_report is not None:
@@ -135,7 +134,7 @@ class Comparison(Printed):
         yield ComparedFigure("products", "FLOP", self.report.flops.per_device, compiled, None)
 
     def _time_figures(self) -> Iterator[ComparedFigure]:
-        """The times. A measured step is compared with the prediction for the devices it ran on, which need not be those of the plan."""
+        """Yield times; a measured step is compared with the prediction for the devices it ran on."""
         time, measured = self.report.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
         if self._pipeline_report is None:
@@ -148,7 +147,7 @@ class Comparison(Printed):
             )
 
     def page(self) -> Page:
-        """The figures of each tier, collectives by mesh axis, and every difference with its cause."""
+        """Return the figures of each tier, collectives by mesh axis, and differences with causes."""
         tables = figures_table(self), _stages_table(self.stages), *_cause_tables(self), collectives_table(self)
         return Page(_head(self), [*tables, *_differences(self)])
 
@@ -157,7 +156,7 @@ class Comparison(Printed):
 
 
 def _count_tiers(figure: ComparedFigure) -> int:
-    return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
+    return sum(value is not None for value in (figure.predicted, figure.compiled, figure.measured))
 
 
 def _make_stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
@@ -168,13 +167,13 @@ def _make_stage_row(planned: PipelineReport, device: int, compiled: Compiled) ->
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:
-    """A row for each set of mesh axes and class of collective that either has, the heaviest first. A sub-axis counts as its axis."""
+    """Return a row per mesh axes and class, largest first; a sub-axis counts as its axis."""
     return _make_rows(report.by_axis_and_kind, compiled, report)
 
 
 def _make_rows(planned: Volumes, compiled: Volumes, report: Report) -> tuple[CollectiveRow, ...]:
-    predicted, found = _sum_by_class(planned, report), _sum_by_class(compiled, report)
-    rows = (CollectiveRow(*key, predicted.get(key, 0), found.get(key, 0)) for key in {**predicted, **found})
+    predicted, actual = _sum_by_class(planned, report), _sum_by_class(compiled, report)
+    rows = (CollectiveRow(*key, predicted.get(key, 0), actual.get(key, 0)) for key in {**predicted, **actual})
     return tuple(sorted(rows, key=lambda row: (-max(row.predicted, row.compiled), row.axes, row.kind)))
 
 
@@ -187,8 +186,8 @@ def _sum_by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...
     return sums
 
 
-_MOST_ROWS = 16  # of a table of the text
-_CLOSE = 0.05  # a prediction this near is good
+_MOST_ROWS = 16  # per table
+_CLOSE = 0.05  # relative error of a good prediction
 _SAME_BYTES = "The compiled program sends the planned bytes in a different form"
 
 
@@ -199,7 +198,6 @@ def _head(comparison: Comparison) -> str:
 
 
 def _tiers_text(comparison: Comparison, how: str) -> str:
-    """The tiers that are compared, and `how` the plan was compiled."""
     compiled, measured = comparison.compiled, comparison.measurement
     tiers = ["predicted"]
     tiers += [f"compiled for {compiled.target}{how}"] if compiled else []
@@ -207,7 +205,6 @@ def _tiers_text(comparison: Comparison, how: str) -> str:
 
 
 def figures_table(comparison: Comparison, units: Collection[str] = ("bytes", "seconds", "FLOP")) -> Table:
-    """A row per figure of these units, a column per tier."""
     compiler = comparison.compiled.compiler if comparison.compiled else ""
     heading = _tiers_text(comparison, f" by {compiler}" if compiler else "")
     rows = [
@@ -224,7 +221,6 @@ def _verdict_cell(row: ComparedFigure) -> PageCell:
 
 
 def _stages_table(stages: tuple[StageRow, ...]) -> Table:
-    """A row per stage of a pipeline, its prediction beside its compiled record."""
     tiers = "peak, predicted>", "as one program>", "compiled>", "held, predicted>", "compiled>", "sent inside, predicted>", "compiled>"
     rows = []
     for row in stages:
@@ -236,19 +232,18 @@ def _stages_table(stages: tuple[StageRow, ...]) -> Table:
 
 
 def _cause_tables(comparison: Comparison) -> Iterator[Table]:
-    """Where memory and kernels differ, and what the predicted step rests on."""
     memory, kernels, times = comparison.memory_differences, comparison.kernel_differences, comparison.time_causes
     rows = [_cause_row(row.cause, PageCell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
     columns = ["cause", "scope", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Peak memory differences and causes", terms=terms_among(MEMORY_CAUSES, memory))
+    yield Table(columns, rows, "Peak memory differences and causes", terms=glossary_of(MEMORY_CAUSES, memory))
     rows = [
         _cause_row(row.cause, PageCell(row.scope, "path"), PageCell(row.work, tone="muted"), *_both_tiers(row, "seconds"))
         for row in kernels
     ]
     columns = ["cause", "scope", "work", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Kernel differences and causes", terms=terms_among(KERNEL_CAUSES, kernels))
+    yield Table(columns, rows, "Kernel differences and causes", terms=glossary_of(KERNEL_CAUSES, kernels))
     rows = [_cause_row(row.cause, PageCell(row.seconds, "seconds")) for row in times]
-    yield Table(["cause", "of the predicted step>"], rows, "Basis of the predicted step", terms=terms_among(TIME_CAUSES, times))
+    yield Table(["cause", "of the predicted step>"], rows, "Basis of the predicted step", terms=glossary_of(TIME_CAUSES, times))
 
 
 def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[PageCell, PageCell]:
@@ -261,7 +256,6 @@ def _cause_row(cause: Cause, *cells: PageCell, tone: str = "warn") -> Row:
 
 
 def collectives_table(comparison: Comparison) -> Table:
-    """Predicted against compiled payload bytes, a row per set of mesh axes and class of collective."""
     rows = [
         Row([PageCell(row.axes, "axes"), PageCell(row.kind), *_both_tiers(row, "bytes"), _agreement_cell(row)], f"{row.axes} {row.kind}")
         for row in comparison.collectives
@@ -281,7 +275,6 @@ def _agreement_cell(row: CollectiveRow) -> PageCell:
 
 
 def _differences(comparison: Comparison) -> Iterator[Table | str]:
-    """Each collective that the compiled program sends otherwise, with the cause; nothing where it is not one program."""
     if comparison.compiled is None or comparison.stages:
         return
     found = comparison.differences
@@ -291,7 +284,7 @@ def _differences(comparison: Comparison) -> Iterator[Table | str]:
     groups = group_items(found, lambda one: (one.cause, one.axes, one.kind, one.path, one.source))
     title = _SAME_BYTES if all(one.predicted == one.compiled for one in found) else "Differences and causes"
     columns = ["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"]
-    yield Table(columns, [*map(_difference_row, groups)], title, terms=terms_among(ALL_CAUSES, found))
+    yield Table(columns, [*map(_difference_row, groups)], title, terms=glossary_of(ALL_CAUSES, found))
 
 
 def _difference_row(group: list[Difference]) -> Row:

@@ -1,6 +1,6 @@
-"""A plan asked of XLA's partitioner and then of its compiler: its step time and memory in three tiers. What a tier cannot say is said.
+"""Verify a plan with XLA's partitioner and then its compiler: step time and memory in three tiers.
 
-`verify_plan` waits for both. A board asks them itself, in the background, and reads their answers by `partitioned_report`,
+`verify_plan` waits for both. A board runs them in the background and uses `partitioned_report`,
 `figures_of_partitioned` and `figures_of_compiled`.
 """
 
@@ -24,20 +24,20 @@ STAGES = "The stages are compiled separately: memory of the fullest stage is com
 
 
 class Compilers(NamedTuple):
-    """The functions that ask XLA's partitioner and the compiler of the hardware: those of the engine, which stands above this package."""
+    """The engine's functions for XLA's partitioner and compiler, passed in because the engine imports this package."""
 
     partition: Callable[[Plan], Partitioned]
     compile: Callable[[Plan], Compiled]
 
 
 def verify_plan(plan: Plan, title: str, planned: TierFigures, compilers: Compilers) -> VerifiedPlan:
-    """Ask XLA's partitioner and then the compiler, each in a worker process; a refusal is an answer, in the compiler's words."""
+    """Partition and compile a plan, each in a worker process; a rejection is recorded with the compiler's message."""
     partitioned, report = ask_partitioner(plan, compilers)
     return VerifiedPlan(plan, title, planned, partitioned, ask_compiler(plan, report, compilers))
 
 
 def ask_compiler(plan: Plan, report: Report | None, compilers: Compilers) -> TierFigures:
-    """What the compiler says of a plan; `report`: the partitioned one, if there is one."""
+    """Return the compiled figures of a plan; `report` is the partitioned report, if available."""
     try:
         return figures_of_compiled(report or analyze(plan), compilers.compile(plan))
     except WorkbenchError as error:
@@ -45,8 +45,7 @@ def ask_compiler(plan: Plan, report: Report | None, compilers: Compilers) -> Tie
 
 
 def ask_partitioner(plan: Plan, compilers: Compilers) -> tuple[TierFigures, Report | None]:
-    """What XLA's partitioner says of a plan, with the report of its answer; why it was not asked, or refused the plan, where there is
-    none."""
+    """Return the partitioned figures and report of a plan, or the reason why there are none."""
     if reason := why_planned(plan):
         return TierFigures(reason=reason), None
     try:
@@ -57,13 +56,12 @@ def ask_partitioner(plan: Plan, compilers: Compilers) -> tuple[TierFigures, Repo
 
 
 def partitioned_report(plan: Plan, answer: Partitioned) -> Report:
-    """The plan's report with the partitioner's answer. Raises `PartitionError` where Shardy refuses the plan."""
+    """Return the plan's report with the partitioner's result. Raises `PartitionError` if Shardy rejects the plan."""
     return analyze(plan, answer=answer)
 
 
 def figures_of_partitioned(report: Report) -> TierFigures:
-    """What XLA's partitioner says, whose answer the report has: its collectives, and the memory and time that follow; where the hardware's
-    own compiler answered, the memory and kernels of its schedule."""
+    """Return the figures of a partitioned report; with a scheduled program, memory and kernels are the compiler's."""
     assert report.partitioned is not None, "its collectives are XLA's"
     seconds = None if report.step_time is None else report.step_time.total
     reason = _no_room(report) or ("" if seconds is not None else NO_TIME)
@@ -71,30 +69,28 @@ def figures_of_partitioned(report: Report) -> TierFigures:
 
 
 def figures_of_compiled(report: Report, compiled: Compiled) -> TierFigures:
-    """What the compiler says of a plan whose `report` is planned or partitioned: what the fullest device holds; seconds where it estimates
-    those of its kernels, with the planned time of what is sent."""
+    """Return the compiled figures; `report`, planned or partitioned, provides the time of communication."""
     if compiled.stages:
         reason = STAGES if len(compiled.stages) > 1 else MICRO_BATCHES
         return TierFigures(memory=compiled.memory.peak, reason=reason, compiler=compiled.compiler)
-    found = with_compiled(report, compiled)
-    platform = found.hardware.chip.platform if found.hardware else ""
+    combined = with_compiled(report, compiled)
+    platform = combined.hardware.chip.platform if combined.hardware else ""
     unknown = NOT_ESTIMATED.format(platform="GPUs" if platform == "cuda" else "CPUs") if platform else NO_TIME
-    seconds = found.step_time.total if found.step_time is not None and found.has_compiled_times else None
+    seconds = combined.step_time.total if combined.step_time is not None and combined.has_compiled_times else None
     return TierFigures(
-        seconds, compiled.memory.peak, _no_room(found) or ("" if seconds is not None else unknown), compiler=compiled.compiler
+        seconds, compiled.memory.peak, _no_room(combined) or ("" if seconds is not None else unknown), compiler=compiled.compiler
     )
 
 
 def refused(error: WorkbenchError) -> TierFigures:
-    """The figures of a tier that refused the plan."""
     return TierFigures(reason=error.message, ways_out=error.ways_out)
 
 
 def _no_room(report: Report) -> str:
-    return next((each.message for each in report.diagnostics if each.kind == DOES_NOT_FIT), "")
+    return next((diagnostic.message for diagnostic in report.diagnostics if diagnostic.kind == DOES_NOT_FIT), "")
 
 
-# Which plans XLA's partitioner is not asked about, and why: their figures stay planned.
+# Plans that XLA's partitioner cannot process keep their planned figures.
 
 PIPELINED_REASON = "A plan with a pipeline stays planned: XLA's partitioner does not run on separate stage programs."
 MICRO_BATCHES_REASON = "A step in micro-batches stays planned: XLA's partitioner does not run on a sequence of programs."
@@ -102,8 +98,8 @@ ONE_DEVICE_REASON = "One device needs no partitioning."
 
 
 def why_planned(plan: Plan) -> str:
-    """Why XLA's partitioner cannot be asked about a plan; empty if it can."""
+    """Return why XLA's partitioner cannot process a plan; empty if it can."""
     if plan.pipeline is not None:
         return PIPELINED_REASON if plan.pipeline.stages > 1 else MICRO_BATCHES_REASON
-    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler also gives its memory
+    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # the TPU compiler also gives memory
     return ONE_DEVICE_REASON if plan.mesh.size == 1 and not is_tpu else ""

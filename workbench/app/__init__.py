@@ -1,1 +1,1 @@
-"""The board's hosts: in a notebook cell, on a served page; and the runners that run and compile for it."""
+"""Hosts of the board, a notebook cell and a served page; and the runners that run and compile for it."""

@@ -1,1 +1,1 @@
-"""The command line, as `workbench` and as `python -m workbench.cli`."""
+"""Command line: `workbench` and `python -m workbench.cli`."""

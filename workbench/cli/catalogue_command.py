@@ -1,11 +1,9 @@
-"""`workbench models` and `workbench hardware`: what plans can name, as text or JSON."""
+"""`workbench models` and `workbench hardware`: list what plans can name, as text or JSON."""
 
 import argparse
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
 from workbench.cli.command_parser import CommandFunction, complete_with, hardware_names
@@ -13,7 +11,7 @@ from workbench.cli.shared_arguments import add_hardware_file, add_json, add_pars
 
 
 def models(options: argparse.Namespace) -> None:
-    """Print the zoo, or the arguments of one model."""
+    """Print the model zoo, or the arguments of one model."""
     from workbench.models import ALL_MODELS
     from workbench.models.registry import model_record, model_text, models_text, verify_model
 
@@ -26,7 +24,7 @@ def models(options: argparse.Namespace) -> None:
 
 
 def use_hardware_file(options: argparse.Namespace) -> None:
-    """Use a hardware file in this process and in its workers, as if the environment named it."""
+    """Use a hardware file in this process and its workers, as if the environment named it."""
     from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
 
     if options.hardware_file:
@@ -38,6 +36,7 @@ def hardware(options: argparse.Namespace) -> None:
     """Print the catalogue, or one kind or size of hardware."""
     from workbench.hardware.catalogue import default_catalogue, parse_hardware
     from workbench.hardware.hardware_text import catalogue_text, hardware_text
+    from workbench.reports.run_events import finite
 
     use_hardware_file(options)
     catalogue = default_catalogue()
@@ -45,25 +44,16 @@ def hardware(options: argparse.Namespace) -> None:
         print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
         return
     entries = catalogue.entries.values()
-    found = [each.record for each in entries] if options.name is None else _sized_record(parse_hardware, options.name, catalogue)
-    print(json.dumps(_finite(found), indent=1))
+    records = [each.record for each in entries] if options.name is None else _sized_record(parse_hardware, options.name, catalogue)
+    print(json.dumps(finite(records), indent=1))
 
 
 def _sized_record(parse: Any, name: str, catalogue: Any) -> dict[str, Any]:
-    """A kind of device, or hardware of a size, with its physical axes."""
+    """The record of a kind of device; of hardware with a size, including its physical axes."""
     if name in catalogue:
         return dict(catalogue[name].record)
     sized = parse(name, catalogue)
     return {**catalogue[sized.chip.name].record, "hardware": sized.name, "size": sized.size, "axes": [asdict(axis) for axis in sized.axes]}
-
-
-def _finite(value: Any) -> Any:
-    """A record with `null` for an unlimited rate, which JSON cannot write."""
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 # The arguments.
@@ -73,13 +63,13 @@ def add_models(added: Any) -> None:
     command = add_parser(
         added,
         "models",
-        "list the models of the zoo, or the arguments of one",
+        "list the models of the zoo, or the arguments of one model",
         "workbench models decoder",
         "workbench models decoder llama3-8b --json",
-        description="List the models of the zoo, for --model; or every argument of one, and what it may be.",
+        description="List the models of the zoo, for --model; or the arguments of one model with their allowed values.",
     )
     command.add_argument("name", nargs="?", metavar="NAME", help="a model")
-    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's own)")
+    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's defaults)")
     add_json(command)
     command.set_defaults(command=CommandFunction("catalogue_command", "models"))
 
@@ -93,7 +83,9 @@ def add_hardware_list(added: Any) -> None:
         'workbench hardware "32 nodes of 8 H100" --json',
         description="List the hardware catalogue, or show one entry: its rates and links, and the source of each number.",
     )
-    name = command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or a size of it, "TPU v5p 8x8x16"')
+    name = command.add_argument(
+        "name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or hardware of a size, "TPU v5p 8x8x16"'
+    )
     complete_with(name, hardware_names)
     add_hardware_file(command)
     add_json(command)
@@ -104,13 +96,13 @@ def add_calibrate(added: Any) -> None:
     command = add_parser(
         added,
         "calibrate",
-        "measure the attached devices, for a hardware file",
+        "measure the attached devices and print a hardware file entry",
         'workbench calibrate --name "Our cluster" > ours.toml',
-        description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
-        "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
+        description="Measure the attached devices, all busy at once, and print an entry for a hardware file "
+        "(set WORKBENCH_HARDWARE to its path). Takes a few seconds.",
     )
-    command.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
+    command.add_argument("--name", default="This machine", help='name of the entry, for --hardware "8 NAME" (default: %(default)s)')
     command.add_argument(
-        "--devices", type=positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
+        "--devices", type=positive, default=8, help="number of virtual devices on a machine without accelerators (default: %(default)s)"
     )
     command.set_defaults(command=CommandFunction("commands", "calibrate"))

@@ -1,5 +1,7 @@
-"""The parser of a command: its errors show the usage of the command they are about and the closest known word, and its function is imported
-when it is called, so that help, `--version` and completion need no JAX."""
+"""Parsers that show the usage of the failing command and suggest similar words.
+
+A command's function is imported when it is called, so help, `--version` and completion do not import JAX.
+"""
 
 import argparse
 import os
@@ -33,15 +35,15 @@ class CommandFunction:
 
     @property
     def needs_jax(self) -> bool:
-        """Whether the command plans, compiles or runs something."""
+        """Whether the command plans, compiles or runs anything."""
         return self.module not in {"command_parser", "team_command", "server_command", "catalogue_command", "learn_command"}
 
 
 class TeamCommand(CommandFunction):
-    """A command for the operator of a team's server. Raises `WorkbenchError` where a server cannot run."""
+    """A command for the operator of a team server. Raises `WorkbenchError` if a server cannot run here."""
 
     def __call__(self, options: argparse.Namespace) -> None:
-        require_processes("serve a team")
+        require_processes("start the server")
         try:
             CommandFunction.__call__(self, options)
         except ModuleNotFoundError as error:
@@ -49,19 +51,19 @@ class TeamCommand(CommandFunction):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that prints its help where a verb is missing, and answers an unknown word with the closest known one."""
+    """A parser that prints its help if the verb is missing, and suggests similar words for unknown ones."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
         self.set_defaults(parser=self)  # of a chosen verb in place of its command's: the parser that an error is about
 
     def add_verbs(self, metavar: str) -> Any:
-        """The commands of a program, or the verbs of a command. Without one, the help is printed."""
+        """Add commands, or verbs of a command. Without one, the help is printed."""
         self.set_defaults(command=CommandFunction("command_parser", "print_help"))
         return self.add_subparsers(metavar=metavar)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # the type of its overloads
-        """The options. Exits with 2 for an unknown one, with the usage of the command that it was given to."""
+        """Parse options. For an unknown one, prints the usage of the command it was given to and exits with 2."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = [word for action in options.parser._actions for word in action.option_strings]  # noqa: SLF001 - argparse has no other way to them
@@ -82,21 +84,21 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _suggestion(words: Iterable[str], known: Sequence[str]) -> str:
-    """The known word that is closest to one of these, as a question; empty where none is close."""
-    close = [found for word in words for found in get_close_matches(word, known, n=1)]
+    """The most similar known word, as a question; empty if none is similar."""
+    close = [match for word in words for match in get_close_matches(word, known, n=1)]
     return f" (did you mean `{close[0]}`?)" if close else ""
 
 
 def print_help(options: argparse.Namespace) -> None:
-    """Print the help of a command that was given no verb."""
+    """Print the help of a command without a verb."""
     options.parser.print_help()
 
 
-# Completion in shells: argcomplete asks this program itself which words are possible, so that it needs no list of its own.
+# Shell completion: argcomplete asks this program for the possible words.
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks for possible words, and exit. Does nothing when a person runs the command."""
+    """Answer a completion request of a shell and exit. Does nothing otherwise."""
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
@@ -104,19 +106,19 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def print_completion(options: argparse.Namespace) -> None:
-    """Print the code that makes a shell complete the words of `workbench`."""
+    """Print the shell code for completion."""
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["workbench"], shell=options.shell))
 
 
 def complete_with(action: argparse.Action, words: Callable[..., list[str]]) -> None:
-    """Let a shell complete an argument with these words; argcomplete reads the attribute."""
+    """Set the completions of an argument; argcomplete reads the attribute."""
     vars(action)["completer"] = words
 
 
 def hardware_names(**_: Any) -> list[str]:
-    """The kinds of hardware in the catalogue, for completion."""
+    """Hardware kinds of the catalogue, for completion."""
     from workbench.hardware.catalogue import default_catalogue
 
     return list(default_catalogue().entries)

@@ -1,7 +1,6 @@
-"""The implementation of each command."""
+"""Implementations of the commands about one plan."""
 
 import argparse
-import functools
 import json
 import os
 import sys
@@ -15,12 +14,10 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.minimal_layout import minimal_annotations
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.analysis.tier_comparison import Comparison
-from workbench.cli import fleet_command
 from workbench.cli.catalogue_command import use_hardware_file
 from workbench.cli.event_log import EventLog, event_log
-from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu
-from workbench.cli.shared_arguments import is_private, listening, reach_of
-from workbench.core.installation import install_command
+from workbench.cli.plan_arguments import ATTACHED, hardware_of, plan_of, plan_on_the_cpu
+from workbench.cli.shared_arguments import allowed_modules
 from workbench.documents import (
     comparison_record,
     compiled_record,
@@ -32,10 +29,7 @@ from workbench.documents import (
     plan_diff_record,
     report_record,
 )
-from workbench.engine.cluster.process_relay import CLUSTER
-from workbench.engine.cluster.ray_cluster import verify_shared_cluster
-from workbench.errors import EngineError, PipelineError, WorkbenchError
-from workbench.exercises.exercise import Exercise
+from workbench.errors import EngineError, PipelineError
 from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
@@ -47,63 +41,7 @@ from workbench.session.figure_tiers import settled_report
 from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.units import format_seconds
 
-CHANGES = (
-    "mesh",
-    "layout",
-    "remat",
-    "precision",
-    "offload",
-    "hardware",
-    "link",
-    "axis_assignment",
-    "pipeline",
-)  # options that make another plan than the file's
-LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORKBENCH_PROCESSES")  # more than one process, under launchers that are recognised
-
-
-def serve(options: argparse.Namespace) -> None:
-    _say_phase(options, "Starting the page")
-    try:
-        from workbench.app.page.serve import serve
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", [install_command("app")]) from None
-    reach = reach_of(options)  # before anything is traced
-    if options.cluster:
-        verify_shared_cluster(options.cluster)
-        os.environ[CLUSTER] = options.cluster
-    if options.fleet:
-        with listening(options):
-            fleet_command.serve(options, reach)
-        return
-    if options.root and not Path(options.root).is_dir():
-        raise WorkbenchError(f"`{options.root}` is not a folder.", ["give a folder that holds plan files"])
-    exercise = Exercise.load(options.exercise) if options.exercise else None
-    first = None if options.plan or options.model else exercise
-    make = functools.partial(plan_on_the_cpu, options) if first is None else functools.partial(_first_plan, first)
-    changed = any(getattr(options, name) is not None for name in CHANGES)
-    file = options.plan if options.plan and not changed else None
-    opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
-    opened["allow"] = (*allowed_modules(options), *([options.model] if options.model and ":" in options.model else []))
-    opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
-    opened["tour"] = not options.plan and not options.model and exercise is None  # on the example, not on the user's own plan
-    opened["exercise"] = exercise
-    opened["start"] = opened["tour"] and not changed
-    opened["folder"] = Path.cwd() if is_private(options) else None
-    with listening(options):
-        _say_phase(options, "Preparing the first board")
-        serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
-
-
-def _say_phase(options: argparse.Namespace, phase: str) -> None:
-    """Say at once what a person at the terminal waits for; behind a proxy nobody does."""
-    if not options.unix_socket:
-        print(f"{phase} ...", flush=True)
-
-
-def _first_plan(exercise: Exercise) -> Plan:
-    """The plan that the exercise begins with, where this process is kept off the accelerators."""
-    force_cpu_backend()
-    return exercise.first_plan
+LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORKBENCH_PROCESSES")  # number of processes, set by known launchers
 
 
 def report(options: argparse.Namespace) -> None:
@@ -118,28 +56,30 @@ def report(options: argparse.Namespace) -> None:
         return
     print(report)
     if why_planned:
-        print(f"\nThe figures are the planned ones. {why_planned}")
+        print(f"\nThese are planned figures. {why_planned}")
     if report.hardware is None:
-        hint = f"No time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once."
+        hint = f"Step times need hardware: add --hardware {ATTACHED} for this machine, which is measured once."
         print(f"\n{hint}", file=sys.stderr)  # a script that reads the report gets nothing else
 
 
 def _on_kept_hardware(plan: Plan) -> Plan:
-    """A plan without hardware on the attached devices, where it is known what they are."""
+    """Put a plan without hardware on the attached devices if they have been measured."""
     kept = engine.kept_calibration(plan.mesh.size) if plan.hardware is None else None
     return plan if kept is None else plan.updated(hardware=kept)
 
 
 def stage_of(report: Report, stage: int) -> Report:
-    """The report of one stage. Raises `PipelineError` for one that the plan does not have."""
+    """The report of one stage. Raises `PipelineError` if the plan has no such stage."""
     if report.is_one_program:
-        ways_out = ["leave --stage out: it is of every device", "use engine:mpmd"]
-        raise PipelineError(f"All stages of {report.plan.name} run one program; there is no report of stage {stage}.", ways_out)
+        ways_out = ["leave --stage out: the report covers every device", "use engine:mpmd"]
+        raise PipelineError(f"All stages of {report.plan.name} run one program, so there is no report for stage {stage} alone.", ways_out)
     if report.is_of_devices:
-        raise PipelineError(f"{report.plan.name} has no pipeline, and so no stage {stage}.", ["leave --stage out", "give it a --pipeline"])
+        raise PipelineError(
+            f"{report.plan.name} has no pipeline, so it has no stage {stage}.", ["leave --stage out", "give it a --pipeline"]
+        )
     if not 0 <= stage < len(report.stages):
         count = len(report.stages)
-        raise PipelineError(f"The pipeline has {count} stages, and no stage {stage}.", [f"name one of 0 to {count - 1}"])
+        raise PipelineError(f"The pipeline has {count} stages; there is no stage {stage}.", [f"give a stage from 0 to {count - 1}"])
     return report.stages[stage]
 
 
@@ -149,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
     if measurement is None:
         return  # only process 0 prints
-    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
+    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # the prediction for this machine
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, analyze(here)))
     if measurement.is_wrong:
         of_value = ["shard fewer dimensions of the first wrong value"] if measurement.first_wrong else []
@@ -158,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
-    """Run in a worker process, so that running out of memory there becomes an error message here."""
+    """Run in a worker process, so that running out of memory becomes an error message."""
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("run", plan.name)
@@ -169,7 +109,7 @@ def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
 
 
 def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
-    """Run in this process, which is one of several that a launcher started; only process 0 prints."""
+    """Run in this process, one of several started by a launcher; only process 0 prints."""
     with _libraries_off_stdout():
         process = engine.start_distributed()
         with event_log(options, process) as log:
@@ -182,7 +122,7 @@ def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, P
 
 
 def _both(tell: RunListener, log: EventLog) -> RunListener:
-    """Print an event, and log it."""
+    """Combine printing and logging of events."""
 
     def hear(event: RunEvent) -> None:
         tell(event)
@@ -193,7 +133,7 @@ def _both(tell: RunListener, log: EventLog) -> RunListener:
 
 @contextmanager
 def _libraries_off_stdout() -> Iterator[None]:
-    """Send what libraries print (gloo lists its peers on stdout) to stderr, so that `--json` stays JSON."""
+    """Redirect the stdout of libraries to stderr (gloo lists its peers), so that `--json` stays JSON."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
@@ -205,7 +145,7 @@ def _libraries_off_stdout() -> Iterator[None]:
 
 
 def _print_progress(event: RunEvent) -> None:
-    """Print a line per stage, and about ten lines over the steps."""
+    """Print one line per stage and about ten lines over the steps."""
     match event:
         case Progress(stage=stage):
             print(f"{stage} ...", file=sys.stderr, flush=True)
@@ -230,7 +170,7 @@ def compile_(options: argparse.Namespace) -> None:
 
 
 def _compiled_step(plan: Plan, compiled: Compiled) -> float | None:
-    """Seconds of a step with the compiler's times of its kernels; `None` where it gives none."""
+    """Step seconds with the compiler's kernel times; `None` if it has none."""
     return None if compiled.compute_seconds is None or compiled.stages else with_compiled(analyze(plan), compiled).seconds
 
 
@@ -271,7 +211,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _stage_printer() -> RunListener:
-    """Print a line per stage; the terminal needs no heartbeat."""
+    """Print one line per stage, without heartbeats."""
     stages: set[str] = set()
 
     def tell(event: RunEvent) -> None:

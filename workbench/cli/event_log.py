@@ -1,11 +1,13 @@
-"""`--events FILE`: what a run, a compilation or a search reports, as events in a file that others follow (`reports.run_events`).
+"""`--events FILE`: write the events of a run, compilation or search to a file for others to follow
+(`reports.run_events`).
 
-    with event_log(options) as log:
-        measurement = run_plan(plan, on_progress=log.hear)
-        log.measured(measurement)
+with event_log(options) as log:
+    measurement = run_plan(plan, on_progress=log.hear)
+    log.measured(measurement)
 
-The end is written whatever happens: `done`, `failed` with the error's words, or `cancelled` on SIGTERM and Ctrl-C. A process that waits in
-a compiler or for another process hears no signal in Python; the end is then written by a thread, which ends the process.
+The last event is always written: `done`, `failed` with the error message, or `cancelled` on SIGTERM and Ctrl-C. Python
+does not see signals while it waits in a compiler or for another process; then a thread writes the last event and ends
+the process.
 """
 
 import argparse
@@ -28,17 +30,17 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import EventFile, Progress, RunEvent, StepDone
 
 TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a process that was asked to end."""
+"""Exit code of a process ended by SIGTERM."""
 
 _LEFT_OUT = {
     "measured": ("trace", "tasks", "why_untraced"),
     "compiled": ("kernels", "collectives", "alive_at_peak", "rematerialised", "stages"),
 }
-"""What is long, and only the process that measured it needs."""
+"""Long fields that only the measuring process needs."""
 
 
 class EventLog:
-    """Writes the events of one process of a job; without a file it writes none."""
+    """Writes the events of one process of a job; writes nothing without a file."""
 
     def __init__(self, file: EventFile | None) -> None:
         self._file = file
@@ -50,7 +52,7 @@ class EventLog:
         self._add("started", process=process, processes=processes, command=command, plan=plan, version=__version__)
 
     def hear(self, event: RunEvent) -> None:
-        """A listener for `run_plan`, `execute` and `compile_plan`."""
+        """Listener for `run_plan`, `execute` and `compile_plan`."""
         match event:
             case Progress(stage=stage, fraction=fraction, elapsed=elapsed):
                 self._add("progress", stage=stage, fraction=fraction, seconds=elapsed)
@@ -61,11 +63,11 @@ class EventLog:
         self._add("measured", figures=_short("measured", measurement_record(measurement)))
 
     def compiled(self, compiled: Compiled, step_seconds: float | None = None) -> None:
-        """`step_seconds` is the step with the compiler's own times of its kernels, where it gives any."""
+        """Add compiled figures; `step_seconds` uses the compiler's kernel times, if it has any."""
         self._add("compiled", figures={**_short("compiled", dict(compiled_record(compiled))), "step_seconds": step_seconds})
 
     def found(self, plan: Plan) -> None:
-        """The best plan of a search."""
+        """Add the best plan of a search."""
         self._add("found", document=dump_plan(plan))
 
     def failed(self, error: BaseException) -> None:
@@ -89,8 +91,9 @@ class EventLog:
 
 @contextmanager
 def event_log(options: argparse.Namespace, process: int = 0) -> Iterator[EventLog]:
-    """The log of `--events FILE`; processes after the first write `FILE.N.jsonl` beside it. Raises `WorkbenchError` for a file that cannot
-    be written."""
+    """Open the log of `--events FILE`; later processes write `FILE.N.jsonl` next to it. Raises `WorkbenchError` if it
+    cannot be written.
+    """
     if options.events is None:
         yield EventLog(None)
         return
@@ -134,7 +137,7 @@ def _short(kind: str, figures: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _ending_on_signals(log: EventLog) -> Iterator[None]:
-    """Within it, SIGTERM writes the end and ends the process, also while its main thread waits outside of Python."""
+    """On SIGTERM, write the last event and exit, even while the main thread waits outside Python."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

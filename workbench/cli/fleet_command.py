@@ -1,4 +1,6 @@
-"""`workbench fleet`: train many models at once, with those that a file adds meanwhile, or simulate that from units timed here."""
+"""`workbench fleet`: train many models at once, including models added to the file during training, or simulate it from
+units timed here.
+"""
 
 import argparse
 import json
@@ -12,7 +14,8 @@ from typing import Any, Protocol
 
 from workbench import engine
 from workbench.cli.catalogue_command import use_hardware_file
-from workbench.cli.plan_arguments import allowed_modules, hardware_of
+from workbench.cli.plan_arguments import hardware_of
+from workbench.cli.shared_arguments import allowed_modules
 from workbench.documents import fleet_record, load_fleet, simulation_record
 from workbench.engine import add_model_command
 from workbench.errors import FleetError, WorkbenchError
@@ -42,7 +45,7 @@ from workbench.units import format_seconds, parse_bytes
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
+    """Train in a worker process. Ctrl-C ends it; with a folder, the next run resumes from its checkpoints."""
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _ProgressPrinter(fleet)
     training = engine.start_fleet(fleet, progress)
@@ -54,13 +57,13 @@ def run(options: argparse.Namespace) -> None:
             follower.end()
     print(json.dumps(fleet_record(measured), indent=1) if options.json else measurement_text(measured))
     if measured.failed:
-        names = ", ".join(f"`{each}`" for each in measured.failed)
+        names = ", ".join(f"`{name}`" for name in measured.failed)
         count = f"{len(measured.failed)} of {len(measured.names)} models"
         raise FleetError(f"{count} failed: {names}. The others are trained.", ["fix the errors above and run again"])
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Simulate the policies of the command line, else the file's."""
+    """Simulate the policies given on the command line, else that of the file."""
     if options.policy not in (None, "all"):
         policy_named(options.policy)  # before anything is traced
     verify_devices(options.devices or 1)
@@ -76,18 +79,18 @@ def simulate(options: argparse.Namespace) -> None:
 
 
 def _unit_times(fleet: Fleet) -> FleetTimes:
-    """Units timed here or, for hardware that is named, as the cost model has them."""
+    """Units timed here, or taken from the cost model for given hardware."""
     if fleet.hardware is not None:
         return plan_times(fleet)
     return engine.measure_units(fleet, on_progress=_ProgressPrinter(fleet))
 
 
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
-    """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
+    """Serve the page of the fleet in a file. Raises `OSError` if the address is not available."""
     from workbench.app.page.fleet_page import serve_fleet
 
     if options.plan or options.model:
-        raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
+        raise FleetError("A page shows either a plan or a fleet.", ["leave out the plan", "leave out `--fleet`"])
     force_cpu_backend()
     use_hardware_file(options)
     allow, changes = allowed_modules(options), {} if options.hardware is None else {"hardware": hardware_of(options, None)}
@@ -110,7 +113,7 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) 
 
 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
-    """The file's fleet with the changes of the command line; these are checked before any model is traced."""
+    """The fleet of the file with the changes of the command line, which are checked before any model is traced."""
     force_cpu_backend()
     use_hardware_file(options)
     if options.hardware is not None:
@@ -127,12 +130,12 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
 
 
 def _with_links(fleet: Fleet, options: argparse.Namespace) -> Fleet:
-    """The fleet with the links of its file's hardware as `--link` changes them; those of `--hardware` are changed already."""
+    """Apply `--link` to the hardware of the file; `--hardware` has applied it already."""
     return fleet.updated(hardware=hardware_of(options, fleet.hardware)) if options.link and options.hardware is None else fleet
 
 
 class _ProgressPrinter:
-    """Prints a line per stage, a line per tenth of all units, and one for each model that is done; on standard error."""
+    """Prints one line per stage, per tenth of all units and per finished model, on stderr."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._forecast = ShortForecast(fleet)
@@ -194,7 +197,7 @@ MOST_LEFT = 5_000  # the most units that are simulated for a line of progress
 
 
 class ShortForecast:
-    """Follows the events of a training, and forecasts its end."""
+    """Follows the events of a training and forecasts its end."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -215,7 +218,9 @@ class ShortForecast:
 
     @property
     def text(self) -> str:
-        """The forecast; empty where it would take long. A solver's order is not known here, so the default policy is used instead."""
+        """The forecast; empty if simulating it takes long. Uses the default policy in place of a solver's order, which
+        is not known here.
+        """
         if self._times is None or len(self._predicted.placed) - len(self._ran) > MOST_LEFT:
             return ""
         policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
@@ -224,7 +229,7 @@ class ShortForecast:
         return f", {format_seconds(rest.makespan)} in all by the current forecast"
 
 
-# Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is removed stops.
+# Follow changes of a fleet file during training: models added to it join the run, removed ones stop.
 
 EVERY = 0.5  # seconds
 
@@ -235,7 +240,9 @@ class AcceptsCommands(Protocol):
 
 @dataclass
 class Follower:
-    """Reads the file again and again. A file that cannot be read, as while it is edited, is reported once and changes nothing."""
+    """Reads the file repeatedly. A file that cannot be read, for example during an edit, is reported once and changes
+    nothing.
+    """
 
     path: Path
     fleet: Fleet

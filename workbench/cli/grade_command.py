@@ -1,4 +1,4 @@
-"""`workbench grade`: what answers to an exercise are worth. Nothing of an answer is run: it is planned."""
+"""`workbench grade`: grade answers to an exercise. Answers are planned, never run."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from workbench.tracing.jax_backends import force_cpu_backend
 
 
 def grade(options: argparse.Namespace) -> None:
-    """Grade one submission, or many, each in the same way and apart from the others."""
+    """Grade submissions independently of each other."""
     force_cpu_backend()
     if options.check:
         _check_exercise(options)
@@ -21,10 +21,10 @@ def grade(options: argparse.Namespace) -> None:
     count = len(options.submissions) + bool(options.answer)
     if not count:
         raise DocumentError(
-            "There is nothing to grade.", ["give a plan file", "give --answer NAME=VALUE", "give --check for the exercise itself"]
+            "There is nothing to grade.", ["give a plan file", "give --answer NAME=VALUE", "give --check to check the exercise itself"]
         )
     if options.format == "gradescope" and count != 1:
-        raise DocumentError("Gradescope reads the result of one submission.", ["give one submission", "take --format json"])
+        raise DocumentError("Gradescope accepts the result of one submission.", ["give one submission", "use --format json"])
     exercise = Exercise.load(options.exercise)
     if options.question:
         exercise[options.question]  # one that there is not is an error before anything is graded
@@ -41,11 +41,9 @@ def grade(options: argparse.Namespace) -> None:
 
 
 def _check_exercise(options: argparse.Namespace) -> None:
-    """Whether the exercise itself can be answered, for its author."""
+    """Check that the exercise can be answered, for its author."""
     if options.submissions or options.answer:
-        raise DocumentError(
-            "--check is about the exercise, and no answer is graded with it.", ["leave out --check", "leave out the answers"]
-        )
+        raise DocumentError("--check checks the exercise and grades no answers.", ["leave out --check", "leave out the answers"])
     exercise = Exercise.load(options.exercise)
     verify_exercise(exercise)
     count = len(exercise.questions)
@@ -56,7 +54,7 @@ def _check_exercise(options: argparse.Namespace) -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise DocumentError(f"`{text[:80]}` names no question.", ["write --answer NAME=VALUE"])
+        raise DocumentError(f"`{text[:80]}` does not name a question.", ["write --answer NAME=VALUE"])
     return name.strip(), value.strip()
 
 

@@ -1,4 +1,4 @@
-"""`workbench learn`: list the lessons and notebooks that come with the package, and copy one to work on."""
+"""`workbench learn`: list the lessons and notebooks of the package, open a lesson next to a board, or copy one."""
 
 import argparse
 import json
@@ -11,11 +11,11 @@ from workbench.core.installation import install_command, shipped_folder
 from workbench.errors import DocumentError, unknown_name
 from workbench.widgets.glossary.lessons import COURSES, NOTEBOOKS
 
-_ANSWERS = "answers.json"  # stays behind: a copy is for whoever answers
+_ANSWERS = "answers.json"  # not copied: the copy is for students
 
 
 class CourseItem(NamedTuple):
-    """A lesson or a notebook, with the course that it belongs to."""
+    """A lesson or notebook, with its course."""
 
     name: str
     title: str
@@ -29,14 +29,17 @@ def course_items() -> list[CourseItem]:
 
 
 def learn(options: argparse.Namespace) -> None:
-    """List everything, or copy one lesson or notebook and print how to open it."""
+    """List everything, open the lessons page or one lesson, or copy one and print how to open it."""
     items = course_items()
-    if options.name is None:
+    item = next((each for each in items if each.name == options.name), None)
+    if options.name is not None and item is None:
+        raise DocumentError(*unknown_name("lesson", options.name, [each.name for each in items]))
+    if options.open:
+        _open(options)
+        return
+    if item is None:
         print(json.dumps([each._asdict() for each in items], indent=1) if options.json else _list_text(items))
         return
-    item = next((each for each in items if each.name == options.name), None)
-    if item is None:
-        raise DocumentError(*unknown_name("lesson", options.name, [each.name for each in items]))
     target = Path(options.to or item.name)
     try:
         notebook = _copy(item, target)
@@ -53,11 +56,21 @@ def _list_text(items: list[CourseItem]) -> str:
         lines += ["", item.course] * (item.course != course)
         lines.append(f"  {item.name:<{width}}  {item.title}")
         course = item.course
-    return "\n".join([*lines[1:], "", "`workbench learn NAME` copies one into a folder and prints how to open it."])
+    return "\n".join([*lines[1:], "", "`workbench learn NAME --open` opens a lesson; `workbench learn NAME` copies it as a notebook."])
+
+
+def _open(options: argparse.Namespace) -> None:
+    """Serve the lessons page or one lesson. Raises `DocumentError` for a notebook, which opens in JupyterLab."""
+    if options.name in NOTEBOOKS:
+        raise DocumentError(f"`{options.name}` is a notebook.", [f"copy it: workbench learn {options.name}"])
+    served = options.serve.parse_args(["--lesson", *([options.name] if options.name else [])])
+    served.command(served)
 
 
 def _copy(item: CourseItem, target: Path) -> Path | None:
-    """Copy the files; the notebook to open, `None` for a lesson that stays Markdown because jupytext is not installed."""
+    """Copy the files. Returns the notebook to open, `None` if the lesson stays Markdown because jupytext is not
+    installed.
+    """
     if target.exists():
         raise DocumentError(f"`{target}` exists already.", ["choose another folder with --to"])
     if item.name in NOTEBOOKS:
@@ -73,7 +86,7 @@ def _copy(item: CourseItem, target: Path) -> Path | None:
 
 
 def _next_steps(item: CourseItem, target: Path, notebook: Path | None) -> list[str]:
-    """What was copied, and the commands that open it."""
+    """The commands that open the copy."""
     exercise = target / "exercise.json"
     steps = [f"{item.title} is in {target}. To open it:"]
     steps += [f"jupyter lab {shlex.quote(str(notebook))}"] if notebook else []

@@ -1,10 +1,12 @@
-"""The command line, `workbench COMMAND`: it parses, calls the function of the command, and prints errors that the user can fix.
+"""Entry point of the command line: parse, call the function of the command, and print user errors without a traceback.
 
-Exit codes: 0 done, 1 an error that the user can fix (printed on stderr, with suggestions), 2 wrong usage, 130 stopped with Ctrl-C.
+Exit codes: 0 success, 1 an error that the user can fix (on stderr, with suggestions), 2 wrong usage, 130 Ctrl-C.
 """
 
 import os
 import sys
+import time
+from argparse import Namespace
 from collections.abc import Sequence
 
 from workbench.cli.command_parser import complete
@@ -14,7 +16,7 @@ from workbench.errors import WorkbenchError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. No traceback for errors that the user can fix."""
+    """Run one command and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show `·` shows `?`
@@ -22,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     complete(parser)
     options = parser.parse_args(arguments)
+    options.begin = time.perf_counter()
     try:
-        if getattr(options, "unix_socket", False) is None:  # `serve` at an address for people
-            print("Loading JAX ...", flush=True)  # it takes seconds where the disk is cold
+        _say_first_phase(options)
         if options.command.needs_jax:
             _warn_if_untested()
         options.command(options)
@@ -40,11 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _say_first_phase(options: Namespace) -> None:
+    """Print the first phase before JAX is imported, which takes seconds if the disk is cold."""
+    if getattr(options, "unix_socket", False) is None:  # `serve` at an address for people
+        print("Loading JAX ...", flush=True)
+    if (within := getattr(options, "within", None)) is not None:
+        print(f"Loading JAX, then tracing; the search ends {within:,.0f} s from now at the latest.", file=sys.stderr, flush=True)
+
+
 def _warn_if_untested() -> None:
-    """Print one line if the installed JAX is a version that nobody has tested."""
+    """Print a warning if the installed JAX version is untested."""
     import warnings
 
-    from workbench.tracing import UntestedJaxWarning, untested_jax
+    from workbench.core.jax_installation import UntestedJaxWarning, untested_jax
 
     if (warning := untested_jax()) is not None:
         warnings.simplefilter("ignore", UntestedJaxWarning)  # printed without a line of code

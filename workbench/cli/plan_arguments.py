@@ -1,4 +1,4 @@
-"""The plan that a command line describes."""
+"""The plan described by a command line."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench import engine
 from workbench.cli.catalogue_command import use_hardware_file
-from workbench.cli.shared_arguments import DEFAULT_MESH, DEFAULT_MODEL
+from workbench.cli.shared_arguments import DEFAULT_MESH, DEFAULT_MODEL, allowed_modules
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.offload import Offload
@@ -17,7 +17,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.program import Reference
 from workbench.core.remat import Remat
-from workbench.documents import load_plan, program_from_reference, read_allowed, read_allowed_here
+from workbench.documents import load_plan, program_from_reference
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
@@ -31,17 +31,17 @@ from workbench.reports.run_events import Progress, RunEvent
 from workbench.tracing.jax_backends import force_cpu_backend
 
 ATTACHED = "attached"
-"""What `--hardware` calls the devices of this machine."""
+"""Value of `--hardware` for the devices of this machine."""
 
 
 def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
-    """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
+    """The plan, with this process kept off the accelerators: a worker process needs their memory."""
     force_cpu_backend()
     return plan_of(options)
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
+    """The plan of a document with the changes of the command line, or a new plan of a model."""
     use_hardware_file(options)
     if options.plan and (options.model or options.argument):
         options.parser.error("give a PLAN.json or a --model with its arguments, not both")
@@ -68,12 +68,12 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def names_attached(options: argparse.Namespace) -> bool:
-    """Whether `--hardware` names this machine, whatever it is."""
+    """Whether `--hardware` names this machine."""
     return (options.hardware or "").strip().casefold() == ATTACHED
 
 
 def _attached(plan: Plan, links: Iterable[str]) -> Hardware:
-    """This machine, as many devices of it as the mesh has, measured now if it was not; with the links that `--link` changes."""
+    """This machine with as many devices as the mesh, measured now if necessary, with `--link` applied."""
 
     def tell(event: RunEvent) -> None:
         if isinstance(event, Progress):
@@ -83,30 +83,26 @@ def _attached(plan: Plan, links: Iterable[str]) -> Hardware:
 
 
 def hardware_of(options: argparse.Namespace, now: Hardware | None) -> Hardware | None:
-    """The hardware of the command line, else what there is `now`, with the links that `--link` changes."""
+    """The hardware of the command line, else `now`, with `--link` applied."""
     hardware = now if options.hardware is None else parse_hardware(options.hardware)
     for text in options.link or ():
         if hardware is None:
-            raise HardwareError(f"`--link {text[:80]}` changes a link of hardware; none is named.", ['add --hardware "32 nodes of 8 H100"'])
+            raise HardwareError(
+                f"`--link {text[:80]}` overrides a link, but no hardware is given.", ['add --hardware "32 nodes of 8 H100"']
+            )
         hardware = set_link(hardware, text)
     return hardware
 
 
 def _set_pipeline(plan: Plan, spec: PipelineSpec) -> Plan:
-    """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
-    once."""
+    """Add a pipeline. Raises `PipelineError` if it cannot partition the program."""
     plan = apply_edit(plan, SetPipeline(spec))
     verify_partition(plan.program, spec)
     return plan
 
 
-def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
-    """The modules whose programs files may name: from the command line, and from the environment."""
-    return (*read_allowed(options.allow), *read_allowed_here())
-
-
 def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
-    """`layers=2`: the value is JSON if it reads as JSON, else a text."""
+    """Parse `layers=2`: the value is JSON if it parses as JSON, else text."""
     name, equals, value = text.partition("=")
     if not equals:
         parser.error(f"--argument {text}: write NAME=VALUE")

@@ -1,4 +1,4 @@
-"""`workbench plan`: whether a model fits on a cluster, how long it takes there, on how many devices, and with which layouts."""
+"""`workbench plan`: whether a model fits on a cluster, how long it takes, on how many devices, and in which layouts."""
 
 import argparse
 import json
@@ -15,12 +15,12 @@ from workbench.tracing.jax_backends import force_cpu_backend
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print the answer, and save or open its layouts. Exits with 0 also where the model does not fit: that is an answer."""
+    """Print the answer, and save or open its layouts. Exits with 0 even if the model does not fit: that is an answer."""
     if options.open and not options.save:
-        raise SearchError("A layout is opened on the board from its file.", ["add `--save FOLDER`"])
+        raise SearchError("`--open` needs the file of the layout.", ["add `--save FOLDER`"])
     force_cpu_backend()
     use_hardware_file(options)
-    wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "seconds")}
+    wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "optimizer", "precision", "seconds")}
     answer = plan_config(options.config, options.on, **wanted, on_progress=_progress_printer())
     print(json.dumps(answer_record(answer), indent=1) if options.json else answer)
     if options.save:
@@ -28,7 +28,7 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _progress_printer() -> Callable[[ClusterAnswer], None]:
-    """What prints each better answer on standard error; the first one, of closed forms, is there at once."""
+    """Print each better answer on stderr; the first one, in closed form, comes at once."""
     printed = [""]
 
     def hear(answer: ClusterAnswer) -> None:

@@ -1,4 +1,4 @@
-"""`workbench recipe`: the known ways to shard a program that apply to a plan, and the effect of one of them."""
+"""`workbench recipe`: list the recipes that apply to a plan, or apply some and show their effect."""
 
 import argparse
 import json
@@ -17,7 +17,9 @@ from workbench.recipes import find_recipe, list_recipes
 
 
 def recipe(options: argparse.Namespace) -> None:
-    """Without a name, all recipes and whether each applies; with names, the edits of each in turn and the figures before and after."""
+    """Without a name, list all recipes and whether each applies; with names, print the edits of each and the figures
+    before and after.
+    """
     if options.plan and options.model:  # there is no PLAN.json then, and the first word is a recipe already
         options.plan, options.names = None, [options.plan, *options.names]
     if options.axis and len(options.names) != 1:
@@ -47,7 +49,7 @@ def _apply(plan: Plan, options: argparse.Namespace) -> None:
         chosen = find_recipe(name, tuple(options.axis))
         draft = chosen.draft_within_axes(after)
         if not draft.edits:
-            notes.append(f"{name} is applied already, and was skipped.")
+            notes.append(f"{name} is already applied and was skipped.")
             continue
         after = apply_edit(after, EditGroup(str(chosen), draft.edits))
         edits += map(str, draft.edits)

@@ -1,6 +1,8 @@
-"""`workbench search`: the front of a plan's alternatives as it fills, the best of them, and why; Ctrl-C stops it with what was found.
+"""`workbench search`: print the front while it fills, the best plan and the reasons; Ctrl-C stops with the plans found
+so far.
 
-`workbench latency`: latency against throughput of a step of decoding, over batches and slices of hardware."""
+`workbench latency`: latency against throughput of a decode step, over batch sizes and slices of hardware.
+"""
 
 import argparse
 import json
@@ -21,11 +23,11 @@ from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.documents import save_plan
 from workbench.plan.plan import Plan
 from workbench.reports.latency_front import LatencyFront
-from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
+from workbench.reports.verified_plan import VerifiedPlans, verified_line, verified_record
 from workbench.search.decode_front import latency_front
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
-from workbench.search.requirement_conflicts import clash_text
+from workbench.search.requirement_conflicts import requirement_conflict_text
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import CANCELLED, SearchState, progress_text
 from workbench.search.tier_ranks import PRESENT, row_record
@@ -33,25 +35,24 @@ from workbench.search.tier_ranks import PRESENT, row_record
 _DERIVED = ("seconds_per_token", "tokens_per_second", "tokens_per_second_per_chip", "fits")  # of a decoding step
 _EVERY = 1.0  # seconds between two lines of progress
 _SHARE_OF_WHY = 0.15
-"""Of the time of a search, for the plans that `--why` looks at beside those that the search planned."""
+"""Share of the time limit reserved for the plans that `--why` evaluates."""
 
 
 def search(options: argparse.Namespace) -> None:
-    """Search, with a line of progress every second on standard error; then the front, and the best plan's file. Ctrl-C ends the search, and
-    what was found until then follows. Raises `SearchError` where no plan was found."""
-    begin = time.perf_counter()
-    print(f"Tracing the program; the search ends {options.within:,.0f} s from now at the latest.", file=sys.stderr, flush=True)
+    """Search with a line of progress every second on stderr, then print the front and write the best plan. Raises
+    `SearchError` if no plan was found.
+    """
     kind = options.hardware
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("search", plan.name)
-        result = _find(plan, kind, options, begin)
+        result = _find(plan, kind, options)
         if not result.front:
             _show_clash(result, options)
             raise result.no_plan_error()
-        result, why = _explain(result, lambda: time.perf_counter() - begin >= options.within) if options.why else (result, "")
+        result, why = _explain(result, lambda: time.perf_counter() - options.begin >= options.within) if options.why else (result, "")
         if options.events:
             log.found(result.best)
     if options.output:
@@ -65,24 +66,25 @@ def search(options: argparse.Namespace) -> None:
 
 
 def _show_clash(result: SearchResult, options: argparse.Namespace) -> None:
-    """What is known where there is no plan, beside the error."""
+    """Print the conflict of requirements, next to the error."""
     if options.json:
         print(json.dumps(search_record(result), indent=1))
     elif options.why:
-        print(clash_text(result.clash))
+        print(requirement_conflict_text(result.clash))
 
 
-def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: float) -> SearchResult:
+def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchResult:
     wanted = {
         "devices": options.devices,
         "hardware": kind if options.devices is not None else None,
         **{name: getattr(options, name) for name in ("keep", "wide", "layouts", "remats", "offloads", "boundaries", "precisions")},
     }
-    with first_interrupt(_say_stopping) as is_stopped:
+    stopping = "Stopping; the plans found so far follow (press Ctrl-C again to quit immediately)."
+    with first_interrupt(partial(_say, stopping)) as is_stopped:
         return find_plans(
             plan,
             within=options.within * (1 - _SHARE_OF_WHY * options.why),
-            begin=begin,
+            begin=options.begin,
             objective=options.objective,
             at_most=dict(_pair(text, options.parser) for text in options.at_most),
             pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
@@ -92,17 +94,13 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: floa
             until=options.until,
             compilers=Compilers(engine.partition_plan, engine.compile_plan),
             verify=options.verify,
-            on_verified=_print_verified,
+            on_verified=lambda verified: _say(verified_line(verified)),
             **wanted,
         )
 
 
-def _say_stopping() -> None:
-    print("Stopping; what was found follows (Ctrl-C once more leaves at once).", file=sys.stderr, flush=True)
-
-
-def _print_verified(each: VerifiedPlan) -> None:
-    print(verified_line(each), file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def search_record(result: SearchResult) -> dict[str, Any]:
@@ -128,13 +126,14 @@ def search_record(result: SearchResult) -> dict[str, Any]:
         "front": front,
         "present": present and {**row_record(present), "plan": present.candidate and str(present.candidate)},
         "verified": verified or None,
-        "clash": None if front else clash_text(result.clash),
+        "clash": None if front else requirement_conflict_text(result.clash),
     }
 
 
 def _explain(result: SearchResult, is_over: Callable[[], bool]) -> tuple[SearchResult, str]:
-    """Why the best is the best, in words. Where a changed decision makes it better after all, that plan is the best, and is explained. Of a
-    cancelled search nothing more is planned."""
+    """Explain the best plan in words. If a changed decision improves it, explain that plan instead. A cancelled search
+    plans nothing more.
+    """
     if result.state.ending == CANCELLED:
         return result, ""
     while (better := result.with_tried(changes := result.what_if(is_over=is_over))).state.best != result.state.best:
@@ -154,13 +153,13 @@ def _pair(text: str, parser: argparse.ArgumentParser) -> tuple[str, str]:
 
 
 def _value(text: str) -> int | str | Sequence[int | str]:
-    """Numbers as numbers; several values with `|` between them."""
-    found = [int(each) if each.isdecimal() else each for each in text.split("|")]
-    return found[0] if len(found) == 1 else found
+    """Parse numbers as numbers; several values are separated by `|`."""
+    values = [int(each) if each.isdecimal() else each for each in text.split("|")]
+    return values[0] if len(values) == 1 else values
 
 
 class _Printer:
-    """Prints a line of progress now and then."""
+    """Prints a line of progress at most once per second."""
 
     def __init__(self) -> None:
         self._last = -_EVERY
@@ -168,17 +167,18 @@ class _Printer:
     def show(self, state: SearchState) -> None:
         if state.elapsed - self._last >= _EVERY or state.ending:
             self._last = state.elapsed
-            print(progress_text(state), file=sys.stderr, flush=True)
+            _say(progress_text(state))
 
 
-# Ctrl-C as a wish to stop: the first one is kept for whoever asks, the second one leaves at once.
+# Ctrl-C as a request to stop: the first one sets a flag, the second one exits.
 
 
 @contextmanager
 def first_interrupt(say: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Within it, whether Ctrl-C was pressed; `say` is called when it is. Only the main thread hears of it: in another it is never pressed.
+    """Yield a function that tells whether Ctrl-C was pressed; `say` is called on the first press.
 
-    A second Ctrl-C raises `KeyboardInterrupt`, as the first does after it.
+    Signals reach only the main thread; in another thread the flag is never set. A second Ctrl-C raises
+    `KeyboardInterrupt`.
     """
     heard = threading.Event()
 
@@ -198,13 +198,13 @@ def first_interrupt(say: Callable[[], None]) -> Iterator[Callable[[], bool]]:
 
 
 def latency(options: argparse.Namespace) -> None:
-    """Print the points, the quickest first."""
-    found = latency_front(plan_on_the_cpu(options), options.batches, options.on)
-    print(json.dumps(latency_record(found), indent=1) if options.json else found)
+    """Print the points, the fastest first."""
+    front = latency_front(plan_on_the_cpu(options), options.batches, options.on)
+    print(json.dumps(latency_record(front), indent=1) if options.json else front)
 
 
 def latency_record(found: LatencyFront) -> dict[str, Any]:
-    """A front as JSON has it, what follows from each point included."""
+    """A front as JSON, including derived figures of each point."""
     return {
         "plan": found.plan,
         "points": [asdict(each) | {name: getattr(each, name) for name in _DERIVED} for each in found.points],

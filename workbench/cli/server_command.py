@@ -1,5 +1,6 @@
-"""A team's server from the command line: `workbench login`, `push`, `pull`, `submit` and `jobs`, and for a class `assignments`, `hand-out`,
-`hand-in` and `send-plan`."""
+"""Commands for users of a team server: `login`, `push`, `pull`, `submit`, `jobs`, and for classes `assignments`,
+`hand-out`, `hand-in`, `send-plan`.
+"""
 
 import argparse
 import getpass
@@ -25,13 +26,13 @@ _LARGEST = 1 << 20  # characters of a plan document
 
 
 def login(options: argparse.Namespace) -> None:
-    """Keep the address and the token, once the server has taken the token."""
+    """Save the address and the token once the server has accepted the token."""
     from workbench.team_client import connect
-    from workbench.team_client.saved_logins import ServerLogin, clean_address, is_readable_on_the_way, save_login
+    from workbench.team_client.saved_logins import ServerLogin, clean_address, is_unencrypted, save_login
 
     url = clean_address(options.url)
-    if is_readable_on_the_way(url):
-        print(f"workbench: what goes to {url}, the token too, can be read on its way: the server has no https.", file=sys.stderr)
+    if is_unencrypted(url):
+        print(f"workbench: {url} does not use https: everything sent, including the token, can be read on the network.", file=sys.stderr)
     token = options.token or _ask_token(url)
     with connect(url, token) as team:
         person = team.me()
@@ -44,7 +45,7 @@ def logout(options: argparse.Namespace) -> None:
 
     url = clean_address(options.url) if options.url else find_login().url
     kept = forget_login(url)
-    print(f"The token for {url} is kept no more; the page of your account ends it." if kept else f"There was no token for {url}.")
+    print(f"The token for {url} was deleted here; revoke it on your account page." if kept else f"No token was saved for {url}.")
 
 
 def push(options: argparse.Namespace) -> None:
@@ -83,15 +84,15 @@ def jobs(options: argparse.Namespace) -> None:
 
 
 def print_rows(found: Sequence[Any], rows: Sequence[Sequence[str]], line: str, head: Sequence[str], *, as_json: bool) -> None:
-    """What was found, as JSON records or a line each below a head."""
+    """Print records as JSON, or as lines below a heading."""
     if as_json:
-        print(json.dumps([asdict(each) for each in found], indent=1))
+        print(json.dumps([asdict(row) for row in found], indent=1))
         return
     if not found:
-        print("There are none.", file=sys.stderr)
+        print("None found.", file=sys.stderr)
         return
-    for each in (head, *rows):
-        print(line.format(*each))
+    for row in (head, *rows):
+        print(line.format(*row))
 
 
 def follow(options: argparse.Namespace) -> None:
@@ -102,12 +103,12 @@ def follow(options: argparse.Namespace) -> None:
 def cancel(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         job = team.job(options.job).cancel()
-    print(f"Job {job.id} had ended: it is {job.state}." if job.has_ended else f"Job {job.id} is asked to end.")
+    print(f"Job {job.id} has already ended: {job.state}." if job.has_ended else f"Cancelling job {job.id}.")
 
 
 @contextmanager
 def team_of(options: argparse.Namespace) -> Iterator["TeamClient"]:
-    """The server that a command is about."""
+    """Connect to the server of a command."""
     from workbench.team_client import connect
 
     with connect(options.server, options.token) as team:
@@ -115,15 +116,15 @@ def team_of(options: argparse.Namespace) -> Iterator["TeamClient"]:
 
 
 def _ask_token(url: str) -> str:
-    """From a person at a terminal, unseen; from a pipe, its first line."""
+    """Read a token: hidden from a terminal, or the first line of a pipe."""
     if sys.stdin.isatty():
-        print(f"Create a token on the page of your account: {url}/account", file=sys.stderr)
+        print(f"Create a token on your account page: {url}/account", file=sys.stderr)
         return getpass.getpass("Token: ").strip()
     return sys.stdin.readline().strip()
 
 
 def read_document(name: str) -> str:
-    """The text of a document's file. What is in it, the server says. Raises `WorkbenchError`."""
+    """Read the text of a document; the server validates it. Raises `WorkbenchError`."""
     try:
         text = sys.stdin.read(_LARGEST + 1) if name == "-" else read_text(Path(name), _LARGEST)
     except OSError as error:
@@ -136,10 +137,10 @@ def read_document(name: str) -> str:
 
 
 def _plan_of(team: "TeamClient", options: argparse.Namespace) -> Any:
-    """The plan to submit: a file, which is pushed, else what the server calls one."""
+    """The plan to submit: a file, which is pushed, or the digest or id of a plan on the server."""
     name = options.plan
-    is_named_there = name.isalnum() and name.islower() and len(name) in (16, _DIGEST) and not Path(name).exists()
-    return name if is_named_there else team.push(read_document(name), options.project)
+    is_server_id = name.isalnum() and name.islower() and len(name) in (16, _DIGEST) and not Path(name).exists()
+    return name if is_server_id else team.push(read_document(name), options.project)
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:
@@ -160,7 +161,9 @@ def _pairs(texts: list[str], parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def _follow(job: "SubmittedJob", as_json: bool) -> None:
-    """Print a line per stage and about ten over the steps, on standard error; then what came out. Raises `WorkbenchError` if it failed."""
+    """Print progress on stderr, one line per stage and about ten over the steps, then the result. Raises
+    `WorkbenchError` if the job failed.
+    """
     stage, events = "", job.events()
     for event in events:
         stage = _print_event(event, stage)
@@ -174,7 +177,7 @@ def _follow(job: "SubmittedJob", as_json: bool) -> None:
 
 
 def _print_event(event: Mapping[str, Any], stage: str) -> str:
-    """Print what an event says, if it is worth a line; the stage that the job is in now."""
+    """Print an event if it deserves a line. Returns the current stage of the job."""
     step, of, now = event.get("step"), event.get("of"), event.get("stage") or stage
     if event["kind"] == "progress" and step and of:
         if step in (1, of) or step % max(1, of // 10) == 0:
@@ -220,12 +223,12 @@ def hand_out(options: argparse.Namespace) -> None:
 def send_plan(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         sent = team.send_plan(options.assignment, options.of or "", options.question or "")
-    print(json.dumps({"sent": sent}) if options.json else f"On {sent} board{'' if sent == 1 else 's'} now; each can undo it.")
+    print(json.dumps({"sent": sent}) if options.json else f"Sent to {sent} board{'' if sent == 1 else 's'}; students can undo it.")
 
 
 def hand_in(options: argparse.Namespace) -> None:
     if (options.plan is None) == (options.answer is None):
-        raise WorkbenchError("An answer is a plan's file, or a text.", ["give one of PLAN.json and --answer"])
+        raise WorkbenchError("Give either a plan file or a text as the answer.", ["give one of PLAN.json and --answer"])
     answer = options.answer if options.plan is None else read_document(options.plan)
     with team_of(options) as team:
         team.begin(options.assignment)
@@ -233,7 +236,7 @@ def hand_in(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(asdict(verdict), indent=1))
     else:
-        late = " After the deadline: it does not count." if verdict.late else ""
+        late = " After the deadline: not counted." if verdict.late else ""
         print(f"{'Right' if verdict else 'Not yet'}: {verdict.score:g} of {verdict.most:g} points, try {verdict.attempt}.{late}")
         for line in (*verdict.reasons, *(f"Hint: {hint}" for hint in verdict.hints)):
             print(f"  - {line}")

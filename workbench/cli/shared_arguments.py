@@ -1,4 +1,4 @@
-"""Arguments that several commands share, how a command is added, and who may reach the page that one serves."""
+"""Arguments shared by several commands, and the access rules of a served page."""
 
 import argparse
 import errno
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from workbench.cli.command_parser import CommandFunction, CommandParser, complete_with, hardware_names
+from workbench.core.parse_untrusted import read_allowed, read_allowed_here
 from workbench.errors import WorkbenchError
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
@@ -18,26 +19,26 @@ DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 TERMS = """\
 words used here:
   mesh     the devices as a grid with named axes: "data:4 model:2" is 4 x 2 = 8 devices
-  layout   which tensor dimension is split over which mesh axis: "batch:data; d_ff:model";
-           "params/head=[-, model]" places one argument in its own way ("-" keeps a dimension whole),
+  layout   which tensor dimension is sharded over which mesh axis: "batch:data; d_ff:model";
+           "params/head=[-, model]" overrides the sharding of one argument ("-": not sharded),
            "@mlp/dot_general=[data, ?, model]" constrains an intermediate value ("?" leaves it to the partitioner)
-  plan     a program, a mesh and a layout; PLAN.json is one that was saved
+  plan     a program, a mesh and a layout; PLAN.json is a saved plan
 """
 
 
 class FormerOption(argparse.Action):
-    """An option under its former name: it is accepted, with a note on standard error that gives the present one."""
+    """A deprecated option: accepted, with a note on stderr that gives the present one."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:  # noqa: ARG002 - argparse passes the parser
-        print(f"{option} is called --{self.dest.replace('_', '-')} now.", file=sys.stderr)
+        print(f"{option} is deprecated: use --{self.dest.replace('_', '-')}.", file=sys.stderr)
         setattr(namespace, self.dest, values)
 
 
-_HARDWARE = 'what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"; "attached" is this machine, which is measured once'
+_HARDWARE = 'hardware to plan for: "TPU v5p 8x8x16", "32 nodes of 8 H100"; "attached" is this machine, which is measured once'
 
 
 def add_command(added: Any, name: str, function: CommandFunction, text: str, *examples: str) -> argparse.ArgumentParser:
-    """A command about one plan: a document, or a model with a mesh and a layout."""
+    """Add a command about one plan: a document, or a model with mesh and layout."""
     parser = add_parser(added, name, text, *examples, terms=True)
     parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
     parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
@@ -50,28 +51,32 @@ def add_command(added: Any, name: str, function: CommandFunction, text: str, *ex
         help="an argument of the model, such as layers=2; may be repeated",
     )
     parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
-    parser.add_argument("--layout", metavar="RULES", help="what is split over which axis (default for a model: everything replicated)")
+    parser.add_argument("--layout", metavar="RULES", help="dimensions sharded over mesh axes (default for a model: everything replicated)")
     parser.add_argument(
         "--remat",
         metavar="POLICY",
-        help="what a layer keeps for its backward pass: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ...; "
-        'on every other layer alone "full layers:1/2"',
+        help="rematerialisation policy: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ...; "
+        'on every other layer: "full layers:1/2"',
     )
-    parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
-    parser.add_argument("--offload", metavar="WHAT", help="what is in the host's memory between steps: optimizer_state, nothing")
+    parser.add_argument(
+        "--precision",
+        metavar="TYPE",
+        help="number formats of the step: bfloat16, bf16 mixed, float8, params=bfloat16,moments=float32, ...",
+    )
+    parser.add_argument("--offload", metavar="WHAT", help="contents of host memory between steps: optimizer_state, nothing")
     add_hardware(parser, _HARDWARE)
     add_link(parser)
     parser.add_argument(
         "--axis-assignment",
         metavar="ROUTES",
-        help='which mesh axis runs over which links: "data:x+y; model:z" (default: chosen automatically)',
+        help='links of each mesh axis: "data:x+y; model:z" (default: chosen automatically)',
     )
     parser.add_argument("--wiring", dest="axis_assignment", action=FormerOption, help=argparse.SUPPRESS)
     parser.add_argument(
         "--pipeline",
         metavar="STAGES",
-        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; one of several chunks a device says how many: '
-        '"schedule:interleaved chunks:2"; the first two stages alone compute their forward pass again: "remat:first_2"',
+        help='pipeline: "stages:4 micro_batches:16 schedule:1f1b"; with several chunks per device, "schedule:interleaved chunks:2"; '
+        'to recompute the forward pass on the first two stages only, "remat:first_2"',
     )
     add_hardware_file(parser)
     add_allow(parser)
@@ -80,7 +85,7 @@ def add_command(added: Any, name: str, function: CommandFunction, text: str, *ex
 
 
 def add_parser(added: Any, name: str, text: str, *examples: str, description: str = "", terms: bool = False) -> CommandParser:
-    """A command, or a verb of one, with its examples; its description is the text as a sentence, if no other is given."""
+    """Add a command or verb with its examples. The description defaults to the text as a sentence."""
     parser: CommandParser = added.add_parser(
         name,
         help=text,
@@ -91,69 +96,74 @@ def add_parser(added: Any, name: str, text: str, *examples: str, description: st
 
 
 def add_hardware(command: argparse.ArgumentParser, text: str) -> None:
-    """Add `--hardware`; a shell completes the kinds in the catalogue."""
+    """Add `--hardware`, with shell completion from the catalogue."""
     option = command.add_argument("--hardware", metavar="NAME", help=text)
     complete_with(option, hardware_names)
 
 
 def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
-    """Add `--json`: one JSON object in place of text."""
+    """Add `--json`: print one JSON object instead of text."""
     command.add_argument("--json", action="store_true", help=f"print one JSON object instead of tables{besides}")
 
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """How long it may take."""
+    """Add `--time-limit`."""
     command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="stop after this many seconds (default: never)")
 
 
 def add_hardware_file(command: argparse.ArgumentParser) -> None:
-    """Add the user's own hardware file, beside the catalogue."""
+    """Add `--hardware-file`, a supplement to the catalogue."""
     command.add_argument(
-        "--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware/hardware.toml"
+        "--hardware-file", metavar="FILE", help="a file that describes your hardware, in the format of workbench/hardware/hardware.toml"
     )
 
 
 def add_link(command: argparse.ArgumentParser) -> None:
-    """Add the speed of a link, other than the catalogue's."""
+    """Add `--link`, which overrides link speeds of the catalogue."""
     command.add_argument(
         "--link",
         metavar="NAME=SPEED",
         action="append",
-        help="another speed of a link of the hardware, by physical axis or by the link's name: "
-        '"node=200 Gb/s", "nvlink=400 GB/s, 3 us"; what a device sends in one direction, and the latency; may be repeated',
+        help="override the speed of a link, by physical axis or link name: "
+        '"node=200 Gb/s", "nvlink=400 GB/s, 3 us"; bandwidth per device and direction, and latency; may be repeated',
     )
 
 
 def add_allow(command: argparse.ArgumentParser) -> None:
-    """Add the modules whose programs a file may name."""
+    """Add `--allow`, the modules whose programs a file may name."""
     command.add_argument(
         "--allow",
         metavar="MODULE",
         action="append",
         default=[],
-        help="let files name programs of this module, which is imported then; may be repeated (WORKBENCH_ALLOW=mine,other does the same)",
+        help="allow files to name programs of this module, which is then imported; may be repeated (or set WORKBENCH_ALLOW=mine,other)",
     )
 
 
+def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
+    """Modules whose programs files may name, from the command line and the environment."""
+    return (*read_allowed(options.allow), *read_allowed_here())
+
+
 def add_events(command: argparse.ArgumentParser) -> None:
-    """Add the file that others follow a job by."""
+    """Add `--events`, the file by which others follow a job."""
     command.add_argument(
         "--events",
         metavar="FILE",
-        help="also add what happens to this file, a JSON object a line, for others to follow; of several processes each later one has "
-        "a file of its own beside it: events.1.jsonl",
+        help="also append events to this file, one JSON object per line; with several processes, the later ones write "
+        "events.1.jsonl and so on next to it",
     )
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
     return int(text)
 
 
 def duration(text: str, *, from_0: bool = False) -> float:
-    """Seconds, positive, or with `from_0` none at all, and finite."""
+    """Parse a finite number of seconds above 0, or from 0 with `from_0`."""
     try:
         seconds = float(text)
     except ValueError:
@@ -163,19 +173,21 @@ def duration(text: str, *, from_0: bool = False) -> float:
     return seconds
 
 
-# Who may reach the served page: `--address` and `--origins`, checked before anything is traced.
+# Access to the served page: `--address` and `--origins`, checked before anything is traced.
 
 
 def reach_of(options: argparse.Namespace) -> dict[str, Any]:
-    """`address` and `origins` as `app.page.serve.serve` takes them, none for a socket. Raises `WorkbenchError` for invalid ones."""
+    """`address` and `origins` for `app.page.serve.serve`; empty for a socket. Raises `WorkbenchError` if they are
+    invalid.
+    """
     from workbench.app.page.request_policy import verify_origins
     from workbench.app.page.serve import LOOPBACK, verify_address, verify_port
 
     origins = tuple(each.strip() for text in options.origins for each in text.split(",") if each.strip())
     if options.unix_socket:
         if options.address or origins:
-            reason = "`--address` and `--origins` are of a server at a port, and `--unix-socket` has none."
-            raise WorkbenchError(reason, ["leave them out: whoever may open the socket is served", "leave out `--unix-socket`"])
+            reason = "`--address` and `--origins` need a port; `--unix-socket` has none."
+            raise WorkbenchError(reason, ["leave them out: everyone who can open the socket is served", "leave out `--unix-socket`"])
         return {}
     verify_port(options.port)
     verify_origins(origins)
@@ -188,17 +200,17 @@ def reach_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def warning(address: str, port: int, origins: tuple[str, ...]) -> str:
-    """Who can reach a page that is served to others.
+    """The warning about who can reach a served page.
 
     >>> warning("0.0.0.0", 5006, ())
-    'workbench: everybody who can reach 0.0.0.0 port 5006 may use this page and run plans here, without signing in.'
+    'workbench: anyone who can reach 0.0.0.0 port 5006 can use this page and run plans here without signing in.'
     """
     names = f" as {', '.join(origins)}" if origins else ""
-    return f"workbench: everybody who can reach {address} port {port}{names} may use this page and run plans here, without signing in."
+    return f"workbench: anyone who can reach {address} port {port}{names} can use this page and run plans here without signing in."
 
 
 def is_private(options: argparse.Namespace) -> bool:
-    """Whether only people of this machine reach the page: then it may list what the folder holds."""
+    """Whether only people on this machine can reach the page, so that it may list the contents of the folder."""
     return bool(options.unix_socket) or (not options.origins and (options.address is None or _is_loopback(options.address)))
 
 
@@ -207,7 +219,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def verify_port_is_free(address: str, port: int, option: str = "--port {}") -> None:
-    """Raises `WorkbenchError` where another program listens at the port, before anything is planned or written."""
+    """Raise `WorkbenchError` if another program listens on the port, before anything is planned or written."""
     for family, kind, protocol, _, place in socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
         with socket.socket(family, kind, protocol) as probe:
             if sys.platform != "win32":  # where it would share the port with a program that listens
@@ -222,17 +234,17 @@ def verify_port_is_free(address: str, port: int, option: str = "--port {}") -> N
 
 
 def _port_error(port: int, error: OSError, option: str = "--port {}") -> WorkbenchError:
-    ways_out = [f"give another one, {option.format(port + 1)}", "open the page that is already served there"]
+    ways_out = [f"use another port, {option.format(port + 1)}", "open the page that is already served there"]
     return WorkbenchError(f"Port {port} cannot be used: {error.strerror or error}.", ways_out)
 
 
 @contextmanager
 def listening(options: argparse.Namespace) -> Iterator[None]:
-    """What prevents a server from using its port or socket, in words."""
+    """Convert errors about the port or socket of a server to messages."""
     try:
         yield
     except OSError as error:
         if options.unix_socket:
-            reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."
+            reason = f"Cannot listen on `{options.unix_socket}`: {error.strerror or error}."
             raise WorkbenchError(reason, ["give another path"]) from None
         raise _port_error(options.port, error) from None

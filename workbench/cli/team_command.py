@@ -1,4 +1,6 @@
-"""`workbench team`: for whoever runs a team's server. These commands work on its database, whether or not it is served."""
+"""`workbench team`: commands for the operator of a team server. They work on its database, whether or not it is
+running.
+"""
 
 import argparse
 import json
@@ -29,7 +31,7 @@ _DAY = 86_400.0
 
 
 def init(options: argparse.Namespace) -> None:
-    """Make the folder and `team.toml`, and the tables of the database. What is there already stays."""
+    """Create the folder, `team.toml` and the database tables. Existing ones stay."""
     data = _folder(options)
     given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
     try:
@@ -40,12 +42,13 @@ def init(options: argparse.Namespace) -> None:
     except OSError as error:
         raise WorkbenchError(f"{data / FILE} cannot be written: {error.strerror}.", ["choose another folder with --data"]) from None
     with _opened(options, make=True) as (store, config):
-        print(f"{data / FILE} says how it is set up; the database is {_without_password(store, config)}.")
+        print(f"Settings: {data / FILE}. Database: {_without_password(store, config)}.")
     print("Next:\n  workbench team user add NAME --admin\n  workbench team serve")
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Serve until interrupted, or ended with SIGTERM."""
+    """Serve until interrupted or ended by SIGTERM."""
+    print("Starting the team server ...", flush=True)
     from workbench.team.serve_team import serve  # Panel
 
     config = _config(options)
@@ -56,7 +59,7 @@ def serve(options: argparse.Namespace) -> None:
     def say(services: TeamServices) -> None:
         config.remember_address()
         hint = _hint_of_first_person(services.store, options) if config.sign_in.get("local", True) else ""
-        print(f"The team's server is at {config.public_address}{hint}", flush=True)
+        print(f"The team server is at {config.public_address}{hint}", flush=True)
 
     serve(config, on_ready=say)
 
@@ -67,7 +70,7 @@ def add_person(options: argparse.Namespace) -> None:
             user = add_user(session, options.name, options.display, options.email, admin=options.admin)
             secret = invite(session, user_id=user.id, admin=options.admin)
             note(session, "team.user.add", None, user.name, admin=options.admin)
-        print(f"`{user.name}` chooses a password here, within a week:\n{config.last_address}/invite/{secret}")
+        print(f"Link for `{user.name}` to choose a password, valid for a week:\n{config.last_address}/invite/{secret}")
 
 
 def list_people(options: argparse.Namespace) -> None:
@@ -91,13 +94,13 @@ def disable_person(options: argparse.Namespace) -> None:
 def enable_person(options: argparse.Namespace) -> None:
     with _person(options) as (_, user, _config):
         enable_user(user)
-        print(f"`{user.name}` may sign in again.")
+        print(f"`{user.name}` can sign in again.")
 
 
 def new_password(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, config):
         secret = invite(session, user_id=user.id)
-        print(f"`{user.name}` chooses a new password here, within a week:\n{config.last_address}/invite/{secret}")
+        print(f"Link for `{user.name}` to choose a new password, valid for a week:\n{config.last_address}/invite/{secret}")
 
 
 def make_token(options: argparse.Namespace) -> None:
@@ -119,23 +122,23 @@ def restore_backup(options: argparse.Namespace) -> None:
             made = restore(Path(options.file), store, config.data)
         make_private(config.data)  # a backup's files have the modes that they had
         when = time.strftime("%F %T", time.localtime(made.made))
-        print(f"{sum(made.rows.values()):,} rows and {made.files:,} files are back; they are of {when}.")
+        print(f"Restored {sum(made.rows.values()):,} rows and {made.files:,} files from the backup of {when}.")
 
 
 def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
         with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):
             counts = move(store, target)
-        print(f"{sum(counts.values()):,} rows of {len(counts)} tables are there, too. Now set `database` in {FILE}.")
+        print(f"Copied {sum(counts.values()):,} rows of {len(counts)} tables. Now set `database` in {FILE}.")
 
 
 def _hint_of_first_person(store: Store, options: argparse.Namespace) -> str:
-    """What to do where nobody has an account; empty otherwise."""
+    """How to create the first account; empty if there is one."""
     with store.read() as session:
         if count_users(session):
             return ""
     place = f" --data {shlex.quote(options.data)}" if options.data else ""
-    return f"\nNobody has an account yet. In another terminal: workbench team{place} user add NAME --admin"
+    return f"\nThere is no account yet. In another terminal: workbench team{place} user add NAME --admin"
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -149,13 +152,15 @@ def _config(options: argparse.Namespace) -> TeamConfig:
 
 @contextmanager
 def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = False) -> Iterator[tuple[Store, TeamConfig]]:
-    """The store of the server's folder, with its tables; those that are missing are made, or must be missing. Raises `WorkbenchError`."""
+    """The store of the server's folder. Missing tables are created, must exist or must be missing. Raises
+    `WorkbenchError`.
+    """
     config = _config(options)
     if not make and not empty and not config.data.is_dir():
         raise WorkbenchError(
-            f"There is no server's data in {config.data}.",
+            f"There is no data of a team server in {config.data}.",
             [
-                "start the server, which makes it: workbench team serve",
+                "start the server, which creates it: workbench team serve",
                 "workbench team init",
                 "name another folder: workbench team --data DIR",
             ],
@@ -164,18 +169,20 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
         if make:
             migrate.upgrade(store)
         elif not empty and migrate.current(store) != migrate.newest():
-            message = f"The database of {config.data} is not of this version of the workbench."
-            raise WorkbenchError(message, ["workbench team init brings it there"])
+            message = f"The database of {config.data} belongs to another version of the workbench."
+            raise WorkbenchError(message, ["run `workbench team init` to migrate it"])
         yield store, config
 
 
 @contextmanager
 def _person(options: argparse.Namespace) -> Iterator[tuple[Any, User, TeamConfig]]:
-    """A session of the database, and a person to change; the audit has the command. Raises `WorkbenchError` for a name that nobody has."""
+    """A database session and a user to change, recorded in the audit log. Raises `WorkbenchError` if there is no such
+    user.
+    """
     with _opened(options) as (store, config), store.write() as session:
         user = find_user(session, options.name)
         if user is None:
-            raise WorkbenchError(f"There is nobody called `{options.name[:80]}`.", ["workbench team user list"])
+            raise WorkbenchError(f"There is no user `{options.name[:80]}`.", ["workbench team user list"])
         yield session, user, config
         note(session, f"team.{options.command.name}", None, user.name)
 

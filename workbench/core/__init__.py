@@ -1,1 +1,1 @@
-"""The nouns: mesh, sharding, tensor, program, layout, and what else a plan is made of. Values alone; numpy at most."""
+"""The value types that make up a plan: mesh, sharding, tensor, program, layout and others. Depends on numpy at most."""

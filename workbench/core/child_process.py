@@ -1,32 +1,39 @@
-"""Child processes that end with their parent, however that ends, also by SIGKILL; and how far a process lets others go first.
+"""Start child processes that end with their parent, even after SIGKILL, exchange messages with them, and lower their
+scheduling priority.
 
-A child of Linux says so itself, with `end_with_parent`, as the first thing that it does. Elsewhere the end of its connection ends it.
+On Linux a child first calls `end_with_parent`. Elsewhere it ends when its connection closes.
 """
 
+import base64
 import ctypes
 import functools
 import os
+import pickle
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import IO, Any
 
 from workbench.core.operating_system import after_fork
+from workbench.errors import EngineError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _Request = tuple["Future[subprocess.Popen[bytes]]", Sequence[str], Mapping[str, Any]]
 
 
 def end_with_parent(connection: int | None = None) -> None:
-    """Have Linux kill this process when the thread that started it ends; at once where that was before this, as the other end of its
-    `connection`, a descriptor, says."""
+    """Ask Linux to kill this process when the thread that started it ends.
+
+    Exits at once if the parent has already ended: the other end of `connection`, a file descriptor, is then closed.
+    """
     _set_death_signal(signal.SIGKILL)
     if connection is not None:
         hung_up = select.poll()
@@ -36,7 +43,7 @@ def end_with_parent(connection: int | None = None) -> None:
 
 
 def end_by_connection() -> None:
-    """Take that back: this process sees the end of its connection at once, and has something to end before itself."""
+    """Undo `end_with_parent`, for a process that watches its connection and has to clean up before it exits."""
     _set_death_signal(0)
 
 
@@ -46,7 +53,7 @@ def _set_death_signal(number: int) -> None:
 
 
 def start_child(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a process from a thread that lives as long as this process: Linux takes the end of that thread for the end of the parent."""
+    """Start a process from a thread that lives as long as this process, because Linux takes its end for the parent's."""
     if threading.current_thread() is threading.main_thread():
         return _start(command, options)
     started: Future[subprocess.Popen[bytes]] = Future()
@@ -61,7 +68,6 @@ def _start(command: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Po
 
 @functools.cache
 def _requests() -> "SimpleQueue[_Request]":
-    """The queue of the starting thread."""
     requests: SimpleQueue[_Request] = SimpleQueue()
     threading.Thread(target=_start_all, args=(requests,), daemon=True, name="starts processes").start()
     return requests
@@ -72,11 +78,20 @@ def _start_all(requests: "SimpleQueue[_Request]") -> None:
         started, command, options = requests.get()
         try:
             started.set_result(_start(command, options))
-        except BaseException as error:  # noqa: BLE001 - it is for whoever asked
+        except BaseException as error:  # noqa: BLE001 - raised again in the requesting thread
             started.set_exception(error)
 
 
-after_fork(_requests.cache_clear)  # a fork has none of its parent's threads
+after_fork(_requests.cache_clear)  # a fork does not inherit its parent's threads
+
+
+def encode_message(message: object) -> bytes:
+    """Encode a message to another process of this package as a line, which `decode_message` reads."""
+    return base64.b64encode(pickle.dumps(message)) + b"\n"
+
+
+def decode_message(line: bytes) -> Any:
+    return pickle.loads(base64.b64decode(line))  # noqa: S301 - our own parent or child wrote it
 
 
 _MOST = 19
@@ -84,10 +99,10 @@ _OF_SESSION = Path("/proc/self/autogroup")
 
 
 def raise_niceness(by: int = 0) -> None:
-    """Add to the niceness of this process, and give it to its session where this process leads one.
+    """Add `by` to the niceness of this process, and to its session's if it is the session leader.
 
-    Linux may share the processor among sessions first, and heed niceness only within one (`sched(7)`, "The autogroup feature"): a process
-    in a session of its own would else take as much as all that go first together. Where the system does not allow it, nothing happens.
+    Linux may divide the processor among sessions first and apply niceness only within one (`sched(7)`, "The autogroup
+    feature"). Has no effect where the system forbids it.
     """
     if not hasattr(os, "nice"):
         return
@@ -98,11 +113,23 @@ def raise_niceness(by: int = 0) -> None:
 
 
 def run_when_idle() -> None:
-    """Have the threads of this process, and what they start, run only where nothing else in its session wants the processor: Linux's
-    `SCHED_IDLE`, elsewhere the highest niceness. There is no way back."""
+    """Run this process's threads only on an idle processor, irrevocably: `SCHED_IDLE`, or highest niceness."""
     if sys.platform != "linux":
         raise_niceness(_MOST)
         return
     for thread in Path("/proc/self/task").iterdir():
         with suppress(OSError):
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+
+
+def file_for_last_words() -> IO[bytes]:
+    """Create a file for standard error, in memory if no file can be written; raises `EngineError` if that fails too."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        if hasattr(os, "memfd_create"):
+            return os.fdopen(os.memfd_create("last words"), "w+b")
+        raise EngineError(
+            f"A worker process needs a temporary file, and none can be written: {error.strerror or error}.",
+            ["free space on the disk", "set TMPDIR to a folder in which you may write"],
+        ) from None

@@ -1,8 +1,8 @@
-"""Values computed once from a program and cached with it: bounded in bytes over all programs, and freed with the program.
+"""Cache values derived from a program; the cache is bounded in bytes over all programs and freed with the program.
 
-The values are stored in the program's own `__dict__`, so that they may refer to it: a value that outlived its program would keep it, and
-all that belongs to it, alive for good. Equal programs share their values if their modules agree to the last name and source line: a
-name may mark a hand-written kernel.
+Values are stored in the program's `__dict__` because they may refer to the program: a separate cache would keep it
+alive. Equal programs share values only if their modules agree in every name and source line, since a name may mark a
+hand-written kernel.
 """
 
 import threading
@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 
 
 class HasProgram(Protocol):
-    """A plan, or anything else that belongs to one program."""
+    """A plan, or another object with a program."""
 
     @property
     def program(self) -> Program: ...
@@ -35,7 +35,7 @@ Subject = TypeVar("Subject", bound=Program | HasProgram)
 
 
 class _CachedValues:
-    """The values cached with a program and its equals; each is counted under a number."""
+    """Values cached for one program and its equals, each with a number for the shared LRU order."""
 
     def __init__(self) -> None:
         self.values: dict[Key, tuple[int, Any]] = {}
@@ -46,17 +46,14 @@ class _CachedValues:
 
 
 class _CachedSize(NamedTuple):
-    """Where a cached value is, and its bytes."""
-
     cached: "ref[_CachedValues]"
     size: int
 
 
 class ProgramCache:
-    """Values cached with their programs; the least recently used of all are dropped once they are more than `limit` bytes together.
+    """LRU cache of values stored with their programs, limited to `limit` bytes in total.
 
-    The value requested last is kept even if it is larger than that: it is in use. Safe to use from any thread; two that ask for one value
-    at the same moment may both make it.
+    Keeps the latest value even if larger. Thread-safe, but two threads may compute one value at the same time.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -67,7 +64,7 @@ class ProgramCache:
         self._values_of: WeakValueDictionary[Key, _CachedValues] = WeakValueDictionary()
 
     def get(self, program: Program, key: Key, make: Callable[[], Value], size: int) -> Value:
-        """The value of this key, of `size` bytes; made if it is not cached."""
+        """Return the value of `key`, calling `make` if it is not cached; `size` is in bytes."""
         cached = self._cached_values(program)
         with self._lock:
             if key in cached.values:
@@ -77,9 +74,9 @@ class ProgramCache:
         return self._store(cached, key, make(), size + _OVERHEAD)
 
     def find(self, program: Program, key: Key) -> Any:
-        """The value if it is cached, else `None`; nothing is made."""
-        found = self._cached_values(program).values.get(key)
-        return None if found is None else found[1]
+        """Return the cached value, or `None`, without computing it."""
+        entry = self._cached_values(program).values.get(key)
+        return None if entry is None else entry[1]
 
     def _cached_values(self, program: Program) -> _CachedValues:
         cached: _CachedValues | None = program.__dict__.get(CACHE_ATTRIBUTE)
@@ -103,13 +100,13 @@ class ProgramCache:
         return value
 
     def _shrink(self, newest: int) -> None:
-        """First forget the values of programs that are gone, then drop the oldest."""
-        self._recent = OrderedDict((number, each) for number, each in self._recent.items() if each.cached() is not None)
-        self.bytes = sum(each.size for each in self._recent.values())
+        """Drop the values of deleted programs first, then the least recently used."""
+        self._recent = OrderedDict((number, entry) for number, entry in self._recent.items() if entry.cached() is not None)
+        self.bytes = sum(entry.size for entry in self._recent.values())
         while self.bytes > self.limit and next(iter(self._recent)) != newest:
-            number, each = self._recent.popitem(last=False)
-            self.bytes -= each.size
-            if (cached := each.cached()) is not None:
+            number, entry = self._recent.popitem(last=False)
+            self.bytes -= entry.size
+            if (cached := entry.cached()) is not None:
                 cached.drop(number)
 
 
@@ -119,9 +116,9 @@ CACHE = ProgramCache()
 def cache_with_program(
     bytes_per_operation: float,
 ) -> Callable[[Callable[Concatenate[Subject, Given], Value]], Callable[Concatenate[Subject, Given], Value]]:
-    """A decorator for a function of a program, or of what belongs to one: its values are cached with the program.
+    """Decorate a function of a program, or of an object with one, to cache its results with the program.
 
-    A value is counted as `bytes_per_operation` of the program, as measured on an unrolled GPT (benchmarks/kept_memory.py).
+    Each counts as `bytes_per_operation` per operation, measured on an unrolled GPT (benchmarks/kept_memory.py).
     """
 
     def decorate(function: Callable[Concatenate[Subject, Given], Value]) -> Callable[Concatenate[Subject, Given], Value]:
@@ -142,7 +139,7 @@ def cache_with_program(
 def cache_with_owner(
     function: Callable[Concatenate[Owner, Given], Value],
 ) -> Callable[Concatenate[Owner, Given], Value]:
-    """A decorator for a function whose values are cached in the `__dict__` of its first argument, a network, say, and counted with that."""
+    """Decorate a function to cache its results in the `__dict__` of its first argument."""
 
     @wraps(function)
     def call_cached(owner: Owner, /, *args: Given.args, **options: Given.kwargs) -> Value:

@@ -1,6 +1,6 @@
-"""How this package was installed, and so which command adds an extra and where its lessons are.
+"""Find out how this package was installed, for install commands and the location of lessons.
 
-A message never names a package index that the package did not come from: until a release is there, anybody could take its name.
+Messages name a package index only if the package came from it: otherwise anyone could register the name.
 """
 
 import json
@@ -13,12 +13,12 @@ _ROOT = Path(__file__).parents[1]
 
 
 def install_command(*extras: str) -> str:
-    """The command that adds extras to this installation: of a checkout, of a wheel or repository with an address, or of an index."""
+    """Return the command that adds extras to this installation: a checkout, a wheel or repository URL, or an index."""
     return _command(_direct_url(), (_ROOT.parent / "pyproject.toml").is_file(), ",".join(extras))
 
 
 def _command(direct_url: str, is_checkout: bool, extras: str) -> str:
-    """The command for an installation with this record of where it came from (PEP 610, `direct_url.json`; empty from an index).
+    """Return the install command for a PEP 610 `direct_url.json`, which is empty for an index.
 
     >>> _command('{"url": "file:///home/ada/workbench", "dir_info": {"editable": true}}', True, "tpu")
     'pip install -e ".[tpu]" in the checkout'
@@ -40,7 +40,7 @@ def _command(direct_url: str, is_checkout: bool, extras: str) -> str:
 
 
 def upgrade_advice() -> str:
-    """How to get a newer version: with `pip` from an index, else from where this one came from."""
+    """Return how to upgrade: `pip` for an index, otherwise the original source."""
     if (_ROOT.parent / "pyproject.toml").is_file():
         return "git pull in the checkout"
     return "from where this one came from" if _direct_url() else f"pip install --upgrade {PACKAGE}"
@@ -48,7 +48,7 @@ def upgrade_advice() -> str:
 
 @cache
 def _direct_url() -> str:
-    """The record that an installer wrote of the package's origin; empty for an index, and for a package that is only on the path."""
+    """Read the installer's `direct_url.json`; empty for an index and for a package that is only on the path."""
     try:
         return distribution(PACKAGE).read_text("direct_url.json") or ""
     except PackageNotFoundError:
@@ -56,7 +56,7 @@ def _direct_url() -> str:
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder `lessons` or `notebooks`: inside the package as a wheel has it, beside the package in a checkout.
+    """Return the folder `lessons` or `notebooks`: inside the package in a wheel, beside it in a checkout.
 
     >>> (shipped_folder("lessons") / "one_product" / "lesson.md").is_file()
     True

@@ -1,4 +1,4 @@
-"""How dimensions are sharded: global rules, overrides for single tensors, constraints on intermediate values, groups and barriers."""
+"""Define layouts: sharding rules, overrides of tensors, constraints on intermediate values, groups and barriers."""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ from workbench.core.layout_text import (
     parse_statements,
 )
 from workbench.core.mesh import MAX_AXES
-from workbench.core.path_patterns import matches
+from workbench.core.path_patterns import match_patterns, matches
 from workbench.core.sharding import MOST_ROUNDS, Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError, wrong_type
@@ -30,19 +30,20 @@ MOST_TURNS = 999_999_999
 
 @dataclass(frozen=True, slots=True, init=False)
 class Layout:
-    """Rules from dimension to mesh axes (Mesh-TensorFlow's layout rules; Shazeer et al. 2018), and the exceptions to them.
+    """Rules from dimensions to mesh axes (Mesh-TensorFlow's layout rules; Shazeer et al. 2018), with exceptions.
 
-    In text, `;` separates statements (`,` too, between rules, as Mesh-TensorFlow allows):
+    In text, `;` separates statements (between rules also `,`, as in Mesh-TensorFlow):
 
-    - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`; `embed:data p2` has Shardy's user priority 2: it
-      propagates in round 2;
-    - `params/head=[-, model]`, an override of the arguments whose path matches (see `path_patterns.matches`), or of results that are not
-      carried over to the next step;
-    - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches, or `@gpt.py:42=[data, ?]` on
-      those that this source line makes in the forward pass; `?` leaves a dimension to propagation;
-    - `group[params/embed, @head/dot_general]`: these get the same sharding, whichever it is (`shard_as`);
-    - `barrier[@mlp/dot_general] allows:forward`: no sharding propagates through here, or only in one direction;
-    - `turns[solve/while]=8`: a loop that ends when its data say so is counted that often (else once).
+    - `d_ff:model`, a rule; `batch:data+pipe` shards over `data` (major), then `pipe`; `embed:data p2` has Shardy's user
+      priority 2: it propagates in round 2;
+    - `params/head=[-, model]`, an override of arguments whose path matches (see `path_patterns.matches`), or of results
+      that are not carried to the next step;
+    - `@mlp/dot_general=[data, ?, model]`, a constraint on intermediate values whose named scope matches, or
+      `@gpt.py:42=[data, ?]` on values that this source line computes in the forward pass; `?` leaves a dimension to
+      propagation;
+    - `group[params/embed, @head/dot_general]`: these values get equal shardings (`shard_as`);
+    - `barrier[@mlp/dot_general] allows:forward`: blocks propagation in both directions, or allows only one;
+    - `turns[solve/while]=8`: the trip count of a loop with a data-dependent end (default 1).
 
     >>> layout = Layout("batch:data; d_ff:model; params/head=[-, model]")
     >>> layout.rule("d_ff"), str(layout)
@@ -50,9 +51,9 @@ class Layout:
 
     **Invariants**
 
-    - A dimension has one rule; an empty one is the same as none and is dropped. `priorities` belong to rules, and start at 1.
-    - A pattern has one override and one constraint, a place one barrier: the last one given counts.
-    - It has at most 1,000 statements and places, each of at most 500 characters.
+    - A dimension has one rule; an empty rule is dropped. `priorities` belong to rules and start at 1.
+    - A pattern has one override and one constraint, a place one barrier; the last statement wins.
+    - At most 1,000 statements and places, each of at most 500 characters.
     - A group has at least two places; in groups and barriers `@` marks an intermediate value.
     """
 
@@ -76,13 +77,13 @@ class Layout:
     ) -> None:
         if isinstance(rules, str):
             pairs, *parsed = parse_statements(rules)
-            given = (overrides, constraints, priorities, groups, barriers, turns)
-            overrides, constraints, priorities, groups, barriers, turns = (one + other for one, other in zip(parsed, given, strict=True))  # type: ignore[assignment]
+            args = (overrides, constraints, priorities, groups, barriers, turns)
+            overrides, constraints, priorities, groups, barriers, turns = (one + other for one, other in zip(parsed, args, strict=True))  # type: ignore[assignment]
         elif isinstance(rules, Mapping):
             _verify_mapping(rules)
-            read = {dim: parse_axes(axes) if isinstance(axes, str) else (tuple(axes), 0) for dim, axes in rules.items()}
-            pairs = tuple((dim, axes) for dim, (axes, _) in read.items())
-            priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
+            parsed_rules = {dim: parse_axes(axes) if isinstance(axes, str) else (tuple(axes), 0) for dim, axes in rules.items()}
+            pairs = tuple((dim, axes) for dim, (axes, _) in parsed_rules.items())
+            priorities = (*((dim, priority) for dim, (_, priority) in parsed_rules.items() if priority), *priorities)
         else:
             pairs = _normalize_pairs(rules)
         _verify_bounds(pairs, overrides, constraints, groups, (*barriers, *turns))
@@ -98,86 +99,90 @@ class Layout:
         object.__setattr__(self, "turns", tuple(map(_check_turns, _keep_last_of_each(turns))))
 
     def rule(self, dim: str) -> tuple[str, ...]:
-        """The mesh axes that dimension `dim` is sharded over; empty if it is not sharded."""
+        """Return the mesh axes of dimension `dim`; empty if it is not sharded."""
         return next((axes for name, axes in self.rules if name == dim), ())
 
     def override(self, path: str) -> Sharding | None:
-        """The last override whose pattern matches `path`."""
+        """Return the last override whose pattern matches `path`."""
         return next((sharding for pattern, sharding in reversed(self.overrides) if matches(pattern, path)), None)
 
     def override_of(self, tensor: Tensor) -> Sharding | None:
-        """The last override whose pattern matches the tensor, and which fits it: an optimiser that keeps factors of a moment, or one
-        element in its place (Adafactor), has state below a parameter's name that is not of its shape."""
-        return next(
-            (each for pattern, each in reversed(self.overrides) if matches(pattern, tensor.path) and fits_state(each, tensor)), None
+        """Return the last matching override that fits the tensor; factored moments (Adafactor) have another shape."""
+        return self.overrides_of((tensor,))[0]
+
+    def overrides_of(self, tensors: Sequence[Tensor]) -> tuple[Sharding | None, ...]:
+        """Return the override of each tensor. There may be hundreds of both, so a pattern is tried where its last word occurs."""
+        if not self.overrides:
+            return (None,) * len(tensors)
+        stated = dict(self.overrides)
+        patterns_of = match_patterns(stated, (tensor.path for tensor in tensors))
+        return tuple(
+            next((stated[pattern] for pattern in reversed(patterns_of[tensor.path]) if fits_state(stated[pattern], tensor)), None)
+            for tensor in tensors
         )
 
     def priority(self, dim: str) -> int:
-        """In which round the rule of `dim` begins to propagate."""
+        """Return the propagation round in which the rule of `dim` starts."""
         return next((priority for name, priority in self.priorities if name == dim), 0)
 
     def sharding(self, tensor: Tensor) -> Sharding:
-        """The sharding of `tensor`: its override if it has one, else by the rules of its dimensions."""
-        if (override := self.override_of(tensor)) is not None:
-            return override
+        """Return the sharding of `tensor`: its override, or the rules of its dimensions."""
+        return self.override_of(tensor) or self._by_rules(tensor)
+
+    def _by_rules(self, tensor: Tensor) -> Sharding:
         priorities = tuple(self.priority(dim) for dim in tensor.dims) if self.priorities else ()
         return Sharding(tuple(self.rule(dim) for dim in tensor.dims), priorities=priorities)
 
     def shardings(self, tensors: Sequence[Tensor]) -> tuple[Sharding, ...]:
-        """The sharding of each of `tensors`; those without an override that have the same dimensions share one object."""
-        if self.overrides:
-            return tuple(self.sharding(tensor) for tensor in tensors)
-        alike = {tensor.dims: tensor for tensor in tensors}
-        known = {dims: self.sharding(tensor) for dims, tensor in alike.items()}
-        return tuple(known[tensor.dims] for tensor in tensors)
+        """Return the sharding of each tensor; equal dimensions without an override share one object."""
+        by_dims = {dims: self._by_rules(tensor) for dims, tensor in {tensor.dims: tensor for tensor in tensors}.items()}
+        return tuple(override or by_dims[tensor.dims] for override, tensor in zip(self.overrides_of(tensors), tensors, strict=True))
 
     @property
     def is_plain(self) -> bool:
-        """Whether JAX can express all of it: axes per dimension of arguments and constraints, and open dimensions of the latter."""
-        plain_overrides = all(each.is_plain for _, each in self.overrides)
+        """Return whether JAX can express it: axes of arguments and constraints, and open dimensions of constraints."""
+        plain_overrides = all(entry.is_plain for _, entry in self.overrides)
         plain_constraints = all(
-            not each.open and not (each.priorities or each.unreduced or each.replicated) for _, each in self.constraints
+            not entry.open and not (entry.priorities or entry.unreduced or entry.replicated) for _, entry in self.constraints
         )
         return plain_overrides and plain_constraints and not (self.priorities or self.groups or self.barriers)
 
     @property
     def is_annotated(self) -> bool:
-        """Whether some of it is written into the lowered module: what JAX cannot express, and constraints."""
+        """Return whether it annotates the lowered module: constraints, and statements that JAX cannot express."""
         return bool(self.constraints or self.turns) or not self.is_plain
 
     def updated(self, **changes: object) -> "Layout":
-        """A new layout with some of its kinds of statements changed."""
-        return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
+        return Layout(**{**{field.name: getattr(self, field.name) for field in fields(self)}, **changes})
 
     def with_rule(self, dim: str, axes: tuple[str, ...]) -> "Layout":
-        """The layout with `dim` on `axes`; the rule keeps its place and priority if there was one, and empty `axes` remove it."""
-        known = any(name == dim for name, _ in self.rules)
+        """Return a copy with `dim` on `axes`, at the same position and priority; empty `axes` remove the rule."""
+        exists = any(name == dim for name, _ in self.rules)
         rules = tuple((name, axes if name == dim else old) for name, old in self.rules)
-        priorities = tuple(each for each in self.priorities if axes or each[0] != dim)
-        return self.updated(rules=rules if known else (*rules, (dim, axes)), priorities=priorities)
+        priorities = tuple(entry for entry in self.priorities if axes or entry[0] != dim)
+        return self.updated(rules=rules if exists else (*rules, (dim, axes)), priorities=priorities)
 
     def with_priority(self, dim: str, priority: int) -> "Layout":
-        """The layout with the rule of `dim` of that priority; raises `LayoutError` if it has no rule."""
-        return self.updated(priorities=(*(each for each in self.priorities if each[0] != dim), (dim, priority)))
+        """Return a copy with this priority for the rule of `dim`. Raises `LayoutError` if it has no rule."""
+        return self.updated(priorities=(*(entry for entry in self.priorities if entry[0] != dim), (dim, priority)))
 
     def with_override(self, pattern: str, sharding: Sharding | None) -> "Layout":
-        """The layout with one override set, or removed with `None`."""
+        """Return a copy with an override set, or removed if `sharding` is `None`."""
         return self.updated(overrides=_set_entry(self.overrides, pattern, sharding))
 
     def with_constraint(self, pattern: str, sharding: Sharding | None) -> "Layout":
-        """The layout with one constraint set, or removed with `None`."""
+        """Return a copy with a constraint set, or removed if `sharding` is `None`."""
         return self.updated(constraints=_set_entry(self.constraints, pattern, sharding))
 
     def with_group(self, places: tuple[str, ...]) -> "Layout":
-        """The layout with these values in one sharding group."""
         return self.updated(groups=(*self.groups, places))
 
     def without_group(self, places: tuple[str, ...]) -> "Layout":
-        return self.updated(groups=tuple(each for each in self.groups if each != places))
+        return self.updated(groups=tuple(group for group in self.groups if group != places))
 
     def with_barrier(self, place: str, allows: str | None = "none") -> "Layout":
-        """The layout with a barrier set, or removed with `None`."""
-        others = tuple(each for each in self.barriers if each[0] != place)
+        """Return a copy with a barrier set, or removed if `allows` is `None`."""
+        others = tuple(barrier for barrier in self.barriers if barrier[0] != place)
         return self.updated(barriers=others if allows is None else (*others, (place, allows)))
 
     def renamed_dim(self, old: str, new: str) -> "Layout":
@@ -187,7 +192,7 @@ class Layout:
         )
 
     def with_present_dims(self, former: Mapping[str, str], dims: Collection[str]) -> "Layout":
-        """The layout with former dimension names that `dims` no longer has replaced by their present names; warns of each."""
+        """Return a copy with former dimension names replaced by current ones, with a `FutureWarning` for each."""
         layout = self
         for dim, _ in self.rules:
             if dim not in dims and former.get(dim) in dims:
@@ -196,8 +201,7 @@ class Layout:
         return layout
 
     def with_aliases(self, aliases: Mapping[str, str]) -> "Layout":
-        """The layout with names after sizes, `d1024`, replaced by those that were proposed for these dimensions. Of two rules for one
-        dimension then the first counts."""
+        """Return a copy with names such as `d1024` replaced by proposed ones; the first of two equal rules wins."""
         if not any(dim in aliases for dim, _ in (*self.rules, *self.priorities)):
             return self
         stated = {aliases.get(dim, dim): None for dim, _ in self.rules}
@@ -205,19 +209,18 @@ class Layout:
         return self.updated(rules=tuple((dim, rules[dim]) for dim in stated), priorities=tuple(priorities.items()))
 
     def map_axes(self, names: Mapping[str, str | None]) -> "Layout":
-        """Mesh axes renamed, or dropped where `names` maps to `None`, in rules, overrides and constraints alike."""
+        """Return a copy with mesh axes renamed, or dropped where `names` maps to `None`."""
         mapped = tuple((dim, tuple(new for axis in old if (new := names.get(axis, axis)) is not None)) for dim, old in self.rules)
         remaining = {dim for dim, axes in mapped if axes}
         return self.updated(
             rules=mapped,
-            priorities=tuple(each for each in self.priorities if each[0] in remaining),
+            priorities=tuple(entry for entry in self.priorities if entry[0] in remaining),
             overrides=tuple((pattern, old.map_axes(names)) for pattern, old in self.overrides),
             constraints=tuple((pattern, old.map_axes(names)) for pattern, old in self.constraints),
         )
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The statements, each as one would write it."""
         return (
             *(f"{dim}:{axes_text(axes, self.priority(dim))}" for dim, axes in self.rules),
             *(f"{pattern}={sharding}" for pattern, sharding in self.overrides),
@@ -235,8 +238,7 @@ class Layout:
 
 
 def fits_state(sharding: Sharding, tensor: Tensor) -> bool:
-    """Whether an override is about a tensor that its pattern matches: not if that is state of the optimiser of another rank, or of one
-    element where it would be split."""
+    """Return whether a matching override applies: not to optimizer state of another rank, nor to a sharded size of 1."""
     if tensor.role is not Role.OPTIMIZER_STATE:
         return True
     return len(sharding.dims) == len(tensor.shape) and not any(
@@ -255,16 +257,16 @@ def _keep_last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T
 
 
 def _verify_bounds(rules: Rules, overrides: Entries, constraints: Entries, groups: Sequence[Any], barriers: Sequence[Any]) -> None:
-    """Raises `LayoutError` for more statements, or longer ones, than can be checked against a program while a user waits."""
+    """Raise `LayoutError` if the statements are too many or too long to check interactively."""
     places = [*(pattern for pattern, _ in (*overrides, *constraints)), *(place for each in groups for place in each)]
     places += [place for place, _ in barriers]
     if (count := len(rules) + len(places)) > MOST_STATEMENTS:
         raise LayoutError(
-            f"The layout has {count:,} statements and places; it may have {MOST_STATEMENTS:,}.",
+            f"The layout has {count:,} statements and places; the limit is {MOST_STATEMENTS:,}.",
             ["match similar tensors with one pattern, `layers/*/mlp/w1`", "split dimensions by rules"],
         )
     if long := next((each for each in (*places, *(dim for dim, _ in rules)) if len(each) > MOST_LETTERS), None):
-        raise LayoutError(f"`{long[:40]}…` is {len(long):,} letters long; a name in a layout has at most {MOST_LETTERS}.", ["shorten it"])
+        raise LayoutError(f"`{long[:40]}…` has {len(long):,} characters; a name in a layout has at most {MOST_LETTERS}.", ["shorten it"])
 
 
 def _verify_mapping(rules: Mapping[Any, Any]) -> None:
@@ -276,12 +278,11 @@ def _verify_mapping(rules: Mapping[Any, Any]) -> None:
 
 
 def _normalize_pairs(rules: Any) -> Rules:
-    """Rules in normal form; raises `LayoutError` for anything that is not a rule."""
     if isinstance(rules, tuple | list) and all(map(_is_rule, rules)):
         return tuple((dim, tuple(axes)) for dim, axes in rules)
-    meant = "; ".join(rules) if rules and _are_words(rules) else "batch:data; d_ff:model"
+    suggestion = "; ".join(rules) if rules and _are_words(rules) else "batch:data; d_ff:model"
     empty = ['write "" for an empty layout'] if not rules else []
-    raise LayoutError(wrong_type("layout", rules, 'statements, such as "batch:data", or a `Layout`'), [f'write "{meant}"', *empty])
+    raise LayoutError(wrong_type("layout", rules, 'statements, such as "batch:data", or a `Layout`'), [f'write "{suggestion}"', *empty])
 
 
 def _is_rule(pair: Any) -> bool:
@@ -289,7 +290,7 @@ def _is_rule(pair: Any) -> bool:
 
 
 def _are_words(values: Any) -> bool:
-    return isinstance(values, tuple | list) and all(isinstance(each, str) for each in values)
+    return isinstance(values, tuple | list) and all(isinstance(value, str) for value in values)
 
 
 def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
@@ -304,7 +305,7 @@ def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
 
 
 def _order_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """Priorities in the order of the rules, without 0, which is the default."""
+    """Sort priorities by rule and drop the default, 0."""
     ruled = [dim for dim, _ in rules]
     for dim, priority in priorities.items():
         if priority > MOST_ROUNDS:
@@ -345,7 +346,7 @@ def _check_turns(stated: tuple[str, int]) -> tuple[str, int]:
     loop, count = stated
     if not loop.strip() or not 1 <= count <= MOST_TURNS:
         raise LayoutError(
-            f"`turns[{loop[:80]}]={count}` is no number of turns.",
+            f"`turns[{loop[:80]}]={count}` is not a number of iterations.",
             [f"name a loop, and say from 1 to {MOST_TURNS:,}: `turns[solve/while]=8`"],
         )
     return stated

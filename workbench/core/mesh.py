@@ -1,4 +1,4 @@
-"""The device mesh: named axes with sizes. It only names devices and says nothing of physical topology (as in Mesh-TensorFlow)."""
+"""Define the device mesh: named axes with sizes, without physical topology (as in Mesh-TensorFlow)."""
 
 import math
 import operator
@@ -12,15 +12,15 @@ from workbench.errors import MeshError, unknown_name, wrong_type
 
 MAX_DEVICES = 1 << 20
 MAX_AXES = 16
-"""The number of axis orders and axis assignments to try grows with it; 2**16 devices can still be sixteen axes of two."""
+"""Limits the axis orders and axis assignments to try; 2**16 devices can still be sixteen axes of two."""
 _PAIR = 2  # a name and a size
-_USUAL_AXES = ("data", "model", "pipe")  # default axis names, where only sizes were given
+_USUAL_AXES = ("data", "model", "pipe")  # default axis names for a mesh of sizes only
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mesh:
-    """Named mesh axes and their sizes, major to minor.
+    """Named mesh axes with sizes, major to minor.
 
     >>> mesh = Mesh("data:4 model:2")
     >>> mesh.size, mesh["model"], str(mesh)
@@ -30,8 +30,8 @@ class Mesh:
 
     **Invariants**
 
-    - Names are identifiers (letters, digits, `_`, `.`; at most 64 characters) and unique.
-    - There are at most 16; sizes are whole numbers from 1, and their product is at most 2**20 devices.
+    - Names are unique identifiers (letters, digits, `_`, `.`; at most 64 characters).
+    - At most 16 axes; sizes are integers from 1, with a product of at most 2**20 devices.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -64,7 +64,7 @@ class Mesh:
         raise MeshError(*unknown_name("mesh axis", name, self.names))
 
     def coordinates(self, device: int) -> dict[str, int]:
-        """The coordinates of device number `device` (row-major): one index per axis.
+        """Return the index of a device on each axis; devices are numbered row-major.
 
         >>> Mesh("data:4 model:2").coordinates(5)
         {'data': 2, 'model': 1}
@@ -76,7 +76,7 @@ class Mesh:
 
     @property
     def description(self) -> str:
-        """The mesh as a phrase for a sentence; a mesh without axes is "one device".
+        """The mesh as a phrase for a sentence; "one device" if it has no axes.
 
         >>> Mesh("data:4").description, Mesh("").description
         ('data:4', 'one device')
@@ -91,36 +91,33 @@ class Mesh:
 
 
 def _read_pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
-    """Names and sizes from anything but text."""
     if isinstance(axes, Mapping):
         return tuple(axes.items())
     pairs = tuple(axes) if isinstance(axes, Iterable) else None
-    if pairs is None or not all(isinstance(each, tuple | list) and len(each) == _PAIR for each in pairs):
+    if pairs is None or not all(isinstance(pair, tuple | list) and len(pair) == _PAIR for pair in pairs):
         raise MeshError(wrong_type("mesh", axes, 'axes with names and sizes, such as "data:4 model:2"'), [_suggest_mesh(axes)])
     return pairs
 
 
 def _suggest_mesh(axes: Any) -> str:
-    """How to write the mesh that was meant, where that is clear."""
     sizes = [axes] if isinstance(axes, Integral) else axes
     if isinstance(shape := getattr(axes, "shape", None), Mapping):  # a mesh of JAX
         return f'write "{" ".join(f"{name}:{size}" for name, size in shape.items())}"'
     if not isinstance(sizes, list | tuple) or not 0 < len(sizes) <= len(_USUAL_AXES):
         return 'write axes as "data:4 model:2"'
-    if all(isinstance(each, str) for each in sizes):
+    if all(isinstance(word, str) for word in sizes):
         return f'write "{" ".join(sizes)}"'
-    if all(isinstance(each, Integral) and not isinstance(each, bool) for each in sizes):
+    if all(isinstance(word, Integral) and not isinstance(word, bool) for word in sizes):
         return f'name the axes, "{" ".join(f"{name}:{size}" for name, size in zip(_USUAL_AXES, sizes, strict=False))}"'
     return 'write axes as "data:4 model:2"'
 
 
 def _as_integer(size: Any) -> Any:
-    """A NumPy integer is a whole number too."""
     return operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
 
 
 def _parse(text: str) -> tuple[tuple[str, int], ...]:
-    """`"data:4 model:2"`; `,` and `;` separate as well, as in Mesh-TensorFlow's `mesh_shape`."""
+    """Parse `"data:4 model:2"`; `,` and `;` also separate axes, as in Mesh-TensorFlow's `mesh_shape`."""
     pairs = []
     for word in re.split(r"[\s,;]+", text.strip()):
         name, colon, size = word.partition(":")
@@ -138,11 +135,11 @@ def _verify(axes: tuple[tuple[str, int], ...]) -> None:
     names = [name for name, _ in axes]
     for name, size in axes:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise MeshError(f"`{str(name)[:80]}` is not a valid name of a mesh axis.", ["use letters, digits and `_`, at most 64 of them"])
+            raise MeshError(f"`{str(name)[:80]}` is not a valid name of a mesh axis.", ["use at most 64 letters, digits and `_`"])
         if names.count(name) > 1:
             raise MeshError(f"The mesh has two axes named `{name}`.", ["give each axis its own name"])
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise MeshError(f"Mesh axis `{name}` has size {size}; a size is a whole number from 1.", ["remove the axis to leave it out"])
+            raise MeshError(f"Mesh axis `{name}` has size {size}; a size is a whole number from 1.", ["remove the axis"])
         if size > MAX_DEVICES:
             description = f"{size:,}" if size < 10**18 else "more than 10**18"
             raise MeshError(

@@ -1,8 +1,8 @@
-"""What a training step keeps in the host's memory from step to step, and streams through the devices' memory when it is needed.
+"""Define which training state is kept in host memory and streamed to the devices when needed.
 
-nothing             all state is in the devices' memory
-optimizer_state     the optimiser's state, scalars aside, is the host's: the update fetches that of one parameter after the other and
-                    puts it back (MaxText's `optimizer_memory_host_offload`); the devices compute it, unlike in ZeRO-Offload
+- `nothing`: all state is in device memory.
+- `optimizer_state`: the host holds the optimizer state except scalars; the update fetches and writes back one parameter
+  after the other (MaxText's `optimizer_memory_host_offload`). The devices compute the update, unlike in ZeRO-Offload.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from workbench.errors import OffloadError
 
 OPTIMIZER_STATE = "optimizer_state"
 STREAMED = "optimizer/from_host"
-"""The named scope of an update that streams its state from the host."""
+"""Named scope of an update that streams its state from the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What is the host's.
+    """State kept in host memory.
 
     >>> print(Offload.parse("optimizer_state"), Offload.parse(""), sep=", ")
     optimizer_state, nothing
@@ -26,11 +26,11 @@ class Offload:
 
     @classmethod
     def parse(cls, text: str) -> "Offload":
-        """The inverse of `str`; an empty text is `nothing`. Raises `OffloadError`."""
+        """Parse the text form; empty text means `nothing`. Raises `OffloadError`."""
         words = " ".join(text.split())
         if words not in ("", "nothing", OPTIMIZER_STATE):
             raise OffloadError(
-                f"`{words[:80]}` cannot be kept in host memory; the choices are `{OPTIMIZER_STATE}`, or `nothing`.",
+                f"`{words[:80]}` cannot be kept in host memory; choose `{OPTIMIZER_STATE}` or `nothing`.",
                 [f"write `{OPTIMIZER_STATE}`", "offload activations by remat, `offload_dots_no_batch`"],
             )
         return cls(words == OPTIMIZER_STATE)

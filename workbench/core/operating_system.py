@@ -1,6 +1,6 @@
-"""What differs between Linux, macOS and Windows, each with what happens where the system does not have it.
+"""Wrap the differences between Linux, macOS and Windows, with a fallback for each.
 
-Plans are made on all three. Boards, runs and searches start other processes and hand them open files, which needs Linux or macOS.
+Planning works on all three; worker processes inherit open files, which needs Linux or macOS.
 """
 
 import os
@@ -16,31 +16,30 @@ from typing import Any
 from workbench.errors import EngineError
 
 CAN_FORK = sys.platform == "linux" and os.environ.get("WORKBENCH_START") != "spawn"
-"""Whether a process that has imported JAX and Bokeh may fork: macOS ends such children at their first call of its own libraries."""
+"""True if a process with JAX and Bokeh may fork; macOS kills such children at their first system library call."""
 
 CAN_START = hasattr(os, "killpg")
-"""Whether worker processes can be started: they inherit open files and lead process groups, which Windows does not have."""
+"""True if worker processes can be started; they need inherited files and process groups, which Windows lacks."""
 
-_POLL_SECONDS = 0.05  # between two looks for a signal, where the system cannot wait for one with a time limit
+_POLL_SECONDS = 0.05  # polling interval for signals on systems without `sigtimedwait`
 
 
 def after_fork(callback: Callable[[], Any]) -> None:
-    """Call this in every fork of this process; nothing to do where there are no forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callback)
 
 
 def require_processes(purpose: str) -> None:
-    """Raise `EngineError` where worker processes cannot be started."""
+    """Raise `EngineError` if worker processes cannot be started."""
     if not CAN_START:
         raise EngineError(
             f"On Windows the workbench cannot {purpose}: that needs a worker process, which Linux and macOS can start.",
-            ["use the Windows Subsystem for Linux, WSL 2", 'keep to the planned figures: `plan.report("planned")`, `--planned`'],
+            ["use the Windows Subsystem for Linux, WSL 2", 'use planned figures: `plan.report("planned")`, `--planned`'],
         )
 
 
 def limit_data(bytes_: int) -> None:
-    """Have the kernel refuse this process more data than this, or than its parent allowed; without such limits nothing happens."""
+    """Limit this process's data segment to `bytes_`, or its parent's limit, where the system supports it."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -50,20 +49,20 @@ def limit_data(bytes_: int) -> None:
 
 
 def set_alarm(seconds: int) -> None:
-    """End this process in so many seconds, or not at all for 0; Windows has no alarm, and the parent alone ends it."""
+    """End this process after `seconds`; 0 cancels the alarm. Windows has no alarm, so only the parent ends the process."""
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
 
 
 def wait_for_input(descriptor: int, seconds: float) -> bool:
-    """Whether a pipe has something to read, or has ended, within so many seconds; Windows can only wait in the read itself."""
+    """Return whether a pipe has data or has ended within `seconds`; always true on Windows, which cannot wait."""
     if sys.platform == "win32":
         return True
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 def can_read(descriptor: int) -> bool:
-    """Whether an open file was opened for reading and writing; not known on Windows."""
+    """Return whether a descriptor is open for reading and writing; false on Windows, where this is unknown."""
     try:
         import fcntl
     except ImportError:
@@ -72,7 +71,7 @@ def can_read(descriptor: int) -> bool:
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file; `False` where another holds it. Without `flock` (Windows, some network drives) it always succeeds."""
+    """Lock an open file; `False` if held elsewhere. Always succeeds without `flock` (Windows, some network drives)."""
     try:
         import fcntl
 
@@ -85,13 +84,13 @@ def try_lock(file: int) -> bool:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process has ended; on Linux also one that nobody has waited for yet."""
+    """Return whether a process has ended; on Linux this includes zombies."""
     if Path("/proc/self/stat").exists():
         with suppress(OSError):
             return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] in "ZX"
         return True
     if sys.platform == "win32":
-        return False  # signal 0 would end it; whoever asks keeps what may still be in use
+        return False  # signal 0 would end the process, so assume that it is running
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -102,19 +101,19 @@ def has_ended(process: int) -> bool:
 
 
 def wait_for_signal(signals: Sequence[signal.Signals], seconds: float) -> signal.Signals | None:
-    """Wait for one of these signals, which are blocked, at most this long; macOS has no `sigtimedwait`."""
+    """Wait at most `seconds` for one of these blocked signals; macOS has no `sigtimedwait`."""
     if hasattr(signal, "sigtimedwait"):
-        heard = signal.sigtimedwait(signals, seconds)
-        return None if heard is None else signal.Signals(heard.si_signo)
+        info = signal.sigtimedwait(signals, seconds)
+        return None if info is None else signal.Signals(info.si_signo)
     deadline = time.monotonic() + seconds
     while not (pending := signal.sigpending() & set(signals)):
-        if (left := deadline - time.monotonic()) <= 0:
+        if (remaining := deadline - time.monotonic()) <= 0:
             return None
-        time.sleep(min(left, _POLL_SECONDS))
+        time.sleep(min(remaining, _POLL_SECONDS))
     return signal.Signals(signal.sigwait(pending))
 
 
 def terminal_signals() -> tuple[int, ...]:
-    """The signals by which people and systems end a process, as far as this system has them."""
+    """Return the signals that end a process on request, as far as this system has them."""
     names = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
     return tuple(int(getattr(signal, name)) for name in names if hasattr(signal, name))

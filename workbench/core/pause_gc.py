@@ -1,25 +1,24 @@
-"""Pausing garbage collection during work whose results are all kept."""
+"""Pause garbage collection during work whose results are all kept."""
 
 import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_GROWTH = 1.25  # as Python's own rule: a full collection once a quarter more has survived the younger ones
+_GROWTH = 1.25  # as in CPython: a full collection once the survivors have grown by a quarter
 
 
 class _Heap:
-    """The memory blocks of this process's Python objects when the oldest generation was last searched."""
+    """Number of allocated memory blocks at the last full collection."""
 
     def __init__(self) -> None:
         self._blocks = 0
 
     def collect_if_grown(self) -> None:
-        """Search the oldest generation if there are a quarter more objects than after the last search.
+        """Run a full collection if the heap has grown by a quarter since the last one.
 
-        Objects that were moved there count as survivors of no younger generation, so that Python's own rule would never find those among
-        them that have become cyclic garbage: a pipeline's costs, say, which refer to their plan. Edits of one plan replace a report by
-        another: they do not grow the heap, and nothing is searched.
+        Objects moved to the oldest generation by `gc_paused` do not count as survivors, so CPython would never collect
+        cycles among them, such as pipeline costs that refer to their plan.
         """
         if sys.getallocatedblocks() <= _GROWTH * self._blocks:
             return
@@ -33,16 +32,18 @@ _HEAP = _Heap()
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Hundreds of thousands of small tuples are made here, and all are kept: collecting garbage among them takes a third of the time, and
-    blocks all other threads. In the end they move to the oldest generation without being searched, or the next allocation would search them
-    at once."""
+    """Pause garbage collection while hundreds of thousands of small, permanent tuples are created.
+
+    Collection would take a third of the time and block all other threads. Afterwards the objects move to the oldest
+    generation unsearched; otherwise the next allocation would search them at once.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
-            if gc.get_freeze_count() == 0:  # else somebody keeps things frozen, who would lose that
+            if gc.get_freeze_count() == 0:  # do not unfreeze objects that other code has frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

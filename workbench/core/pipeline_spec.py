@@ -1,5 +1,4 @@
-"""How a step is pipelined: into how many stages and micro-batches, by which schedule, with what recomputed, by which engine; and how a
-batch is split into micro-batches."""
+"""Specify how a step is pipelined, and how a batch splits into micro-batches."""
 
 import re
 from collections import Counter
@@ -14,37 +13,39 @@ from workbench.errors import PipelineError, unknown_name, wrong_type
 from workbench.units import divisors
 
 REMAT = ("always", "except_last", "never")
-"""And `first_1` to `first_<stages - 1>`: `first_remat`."""
+"""`first_1` to `first_<stages - 1>` are also valid: see `first_remat`."""
 ENGINES = ("mpmd", "spmd")
-MOST_OF_EACH = 4096  # stages, micro-batches and chunks, each
+MAX_COUNT = 4096  # stages, micro-batches and chunks, each
 MOST_VIRTUAL_STAGES = 512
 """Stages times chunks; the deepest published pipelines have 64 stages."""
 MOST_TASKS = 1 << 15
-"""Virtual stages times micro-batches: a step is simulated task by task. A trillion parameters went through 64 stages in 512
-micro-batches."""
+"""Virtual stages times micro-batches, simulated task by task; a trillion-parameter run had 64 x 512."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """`stages` groups of devices along mesh axis `axis`, each with `chunks` virtual stages of the network; `micro_batches` a step.
+    """A pipeline of `stages` device groups along mesh axis `axis`, each with `chunks` virtual stages of the network.
 
-    - `schedule`: a name of `core.schedules.ALL_SCHEDULES`.
-    - `boundaries`: blocks of the network that begin a virtual stage in any case; the other boundaries are placed by balance.
-    - `remat`: which micro-batches recompute their forward pass in the backward pass: all of them, all but the last, or none; or
-      `first_N`, all of them on the first N stages, which hold the most micro-batches under 1F1B, and none on the others (AdaPipe, ASPLOS
-      2024). Engine `spmd` treats all alike: it takes `except_last` for `always`, and refuses `first_N`.
-    - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (a shifting buffer, GSPMD section 3.3).
+    - `micro_batches`: per step.
+    - `schedule`: a name in `core.schedules.ALL_SCHEDULES`.
+    - `boundaries`: blocks of the network that must begin a virtual stage; other boundaries are balanced.
+    - `remat`: which micro-batches recompute their forward pass: all, all but the last, or none; `first_N`: all, but
+      only on the first N stages, which hold the most micro-batches under 1F1B (AdaPipe, ASPLOS 2024). Engine `spmd`
+      treats all micro-batches alike: it takes `except_last` for `always` and rejects `first_N`.
+    - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (a shifting buffer, GSPMD
+      section 3.3).
 
     >>> print(PipelineSpec.parse("stages:4, micro_batches:8 schedule:interleaved chunks:2"))
     stages:4 micro_batches:8 schedule:interleaved chunks:2
 
     **Invariants**
 
-    - `stages`, `micro_batches` and `chunks` are whole numbers from 1.
-    - The schedule exists and is valid for these numbers; `spmd` takes those that all devices can run in lockstep.
-    - There are at most 512 virtual stages, and virtual stages times micro-batches are at most 32,768.
-    - `boundaries` are names, each once, fewer than there are virtual stages.
-    - `engine` is of `ENGINES`; `remat` is of `REMAT`, or with `mpmd` `first_N` with N from 1 to `stages` - 1; `axis` is a name.
+    - `stages`, `micro_batches` and `chunks` are integers from 1.
+    - The schedule exists and is valid for these numbers; `spmd` takes schedules that all devices can run in lockstep.
+    - At most 512 virtual stages; virtual stages times micro-batches are at most 32,768.
+    - `boundaries` are unique names, fewer than there are virtual stages.
+    - `engine` is in `ENGINES`; `remat` is in `REMAT`, or with `mpmd` `first_N` with N from 1 to `stages` - 1; `axis` is
+      a name.
     """
 
     stages: int
@@ -70,7 +71,7 @@ class PipelineSpec:
 
     @property
     def virtual_stages(self) -> int:
-        """The number of consecutive virtual stages that the network is partitioned into.
+        """The number of consecutive virtual stages of the network.
 
         >>> PipelineSpec(4, 8, "interleaved", chunks=2).virtual_stages
         8
@@ -78,7 +79,7 @@ class PipelineSpec:
         return self.stages * self.chunks
 
     def device_of(self, virtual_stage: int) -> int:
-        """The stage, a group of devices, that runs this virtual stage: the schedule says which.
+        """Return the stage (device group) that runs this virtual stage under the schedule.
 
         >>> [PipelineSpec(2, 8, "interleaved", chunks=2).device_of(k) for k in range(4)]
         [0, 1, 0, 1]
@@ -91,7 +92,7 @@ class PipelineSpec:
 
     @property
     def recomputing_stages(self) -> int:
-        """How many stages recompute the forward pass of micro-batches, of all or all but the last; they are the first ones.
+        """The number of leading stages that recompute forward passes.
 
         >>> [PipelineSpec(4, 8, remat=each).recomputing_stages for each in ("never", "first_1", "first_3", "except_last", "always")]
         [0, 1, 3, 4, 4]
@@ -101,7 +102,7 @@ class PipelineSpec:
         return 0 if self.remat == "never" else self.stages
 
     def recomputes(self, micro_batch: int, stage: int) -> bool:
-        """Whether the backward pass of this micro-batch recomputes the forward pass on this stage, in all chunks of its devices.
+        """Return whether this micro-batch's backward pass recomputes the forward pass on this stage, in all chunks.
 
         >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i, stage=0) for i in range(3)]
         [True, True, False]
@@ -113,13 +114,13 @@ class PipelineSpec:
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":
-        """Parse what `str` writes, or `accumulate:8`, gradients accumulated over 8 micro-batches without stages. Raises `PipelineError`.
+        """Parse the text form, or `accumulate:8` for gradient accumulation without stages. Raises `PipelineError`.
 
         >>> PipelineSpec.parse("accumulate:8") == PipelineSpec(1, 8, remat="never")
         True
         """
-        if alone := re.fullmatch(r"accumulate:(\d{1,9})", text.strip()):
-            return cls(1, int(alone[1]), remat="never")
+        if accumulation := re.fullmatch(r"accumulate:(\d{1,9})", text.strip()):
+            return cls(1, int(accumulation[1]), remat="never")
         entries: dict[str, Any] = {}
         for word in re.split(r"[\s,;]+", text.strip()):
             name, colon, value = word.partition(":")
@@ -136,15 +137,15 @@ class PipelineSpec:
 
     def __str__(self) -> str:
         words = [f"stages:{self.stages}", f"micro_batches:{self.micro_batches}", f"schedule:{self.schedule}"]
-        for each in fields(self)[3:]:
-            value = getattr(self, each.name)
-            if value != each.default:
-                words.append(f"{each.name}:{'+'.join(value) if isinstance(value, tuple) else value}")
+        for field in fields(self)[3:]:
+            value = getattr(self, field.name)
+            if value != field.default:
+                words.append(f"{field.name}:{'+'.join(value) if isinstance(value, tuple) else value}")
         return " ".join(words)
 
 
 def first_remat(count: int, stages: int) -> str:
-    """The `remat` with which the first `count` of so many stages recompute, and the others keep what they need.
+    """Return the `remat` under which the first `count` of `stages` stages recompute.
 
     >>> first_remat(0, 4), first_remat(2, 4), first_remat(4, 4)
     ('never', 'first_2', 'always')
@@ -153,7 +154,7 @@ def first_remat(count: int, stages: int) -> str:
 
 
 def fit_remat(remat: str, stages: int) -> str:
-    """`remat` in a pipeline of another number of stages: `first_N` of N or fewer is `always`.
+    """Adapt `remat` to a pipeline of `stages` stages: `first_N` that covers all of them becomes `always`.
 
     >>> fit_remat("first_2", 4), fit_remat("first_2", 2), fit_remat("except_last", 2)
     ('first_2', 'always', 'except_last')
@@ -162,7 +163,7 @@ def fit_remat(remat: str, stages: int) -> str:
 
 
 def first_stages(count: int) -> str:
-    """In words.
+    """Format the number of leading stages as words.
 
     >>> first_stages(1), first_stages(3)
     ('the first stage', 'the first 3 stages')
@@ -171,7 +172,7 @@ def first_stages(count: int) -> str:
 
 
 def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
-    """The pipeline of a plan, as text or as it is; raises `PipelineError` for anything else."""
+    """Parse a pipeline given as text; pass on `PipelineSpec` and `None`. Raises `PipelineError` for other types."""
     if given is None or isinstance(given, PipelineSpec):
         return given
     if isinstance(given, str):
@@ -179,7 +180,7 @@ def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
     raise PipelineError(wrong_type("pipeline", given, "text or a `PipelineSpec`"), [_EXAMPLE])
 
 
-_FIELD_TYPES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}
+_FIELD_TYPES: Mapping[str, type] = {field.name: int if field.type in (int, "int") else str for field in fields(PipelineSpec)}
 _EXAMPLE = 'write it as "stages:4 micro_batches:16 schedule:1f1b"'
 _FIRST = re.compile(r"first_(0|[1-9]\d{0,5})")
 
@@ -195,8 +196,8 @@ def _parse_value(name: str, text: str) -> Any:
 
 
 def _verify_count(name: str, count: object) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_OF_EACH:
-        raise PipelineError(f"Invalid pipeline: {name}:{str(count)[:80]}.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"])
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
+        raise PipelineError(f"Invalid pipeline: {name}:{str(count)[:80]}.", [f"set `{name}` to a whole number from 1 to {MAX_COUNT:,}"])
 
 
 def _verify_tasks(spec: PipelineSpec) -> None:
@@ -209,19 +210,18 @@ def _verify_tasks(spec: PipelineSpec) -> None:
         raise PipelineError(f"A pipeline of {pieces_text} is too long; it has at most {MOST_VIRTUAL_STAGES}.", ["make `stages` smaller"])
     if (tasks := spec.virtual_stages * spec.micro_batches) > MOST_TASKS:
         raise PipelineError(
-            f"{pieces_text} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
+            f"{pieces_text} x {spec.micro_batches:,} micro-batches are {tasks:,} forward passes; the limit is {MOST_TASKS:,} per step.",
             [f"make `micro_batches` {MOST_TASKS // spec.virtual_stages:,} at most", "make `stages` smaller"],
         )
 
 
 def _verify_schedule(spec: PipelineSpec) -> None:
-    """Raises `PipelineError` for an unknown schedule, or one that does not allow these numbers or this engine."""
     from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
 
     schedule = schedule_named(spec.schedule)
     schedule.verify(PipelineShape(spec.stages, spec.micro_batches, spec.chunks))
     if spec.engine == "spmd" and not schedule.spmd:
-        names = [f"schedule:{each.name}" for each in ALL_SCHEDULES if each.spmd]
+        names = [f"schedule:{candidate.name}" for candidate in ALL_SCHEDULES if candidate.spmd]
         raise PipelineError(
             f"Engine `spmd` runs all stages in lockstep as one program; schedule `{spec.schedule}` requires them to "
             "run different tasks at the same time.",
@@ -230,13 +230,12 @@ def _verify_schedule(spec: PipelineSpec) -> None:
 
 
 def _verify_remat(spec: PipelineSpec) -> None:
-    """Raises `PipelineError` for a `remat` that does not exist, that has a plainer name, or that the engine cannot do."""
-    found = _FIRST.fullmatch(spec.remat) if isinstance(spec.remat, str) else None
-    if found is None:
+    match = _FIRST.fullmatch(spec.remat) if isinstance(spec.remat, str) else None
+    if match is None:
         if spec.remat not in REMAT:
             raise PipelineError(*unknown_name("remat", spec.remat, (*REMAT, *(["first_1"] if spec.stages > 1 else []))))
         return
-    count, most = int(found[1]), spec.stages - 1
+    count, most = int(match[1]), spec.stages - 1
     others = [] if most < 1 else ["use remat:first_1"] if most == 1 else [f"use remat:first_1 to remat:first_{most}"]
     if count == 0:
         raise PipelineError("`remat:first_0` recomputes on no stage.", ["use remat:never", *others])
@@ -266,24 +265,24 @@ def _verify_boundaries(spec: PipelineSpec) -> None:
         )
 
 
-# Splitting a batch into micro-batches: which dimension of each leaf is divided, and which leaves every micro-batch gets whole.
+# Splitting a batch into micro-batches.
 #
-# The batch dimension of every leaf is divided, in order: of b examples, micro-batch i of m has examples i b/m to (i + 1) b/m. A random key
-# without a batch dimension is folded with i; anything else is given to each micro-batch whole.
+# The batch dimension of every leaf is split in order: micro-batch i of m gets examples i b/m to (i + 1) b/m of b. A random key without
+# a batch dimension is folded with i; every other leaf goes to each micro-batch whole.
 
 BATCH = "batch"
 _KEYS = ("key", "keys", "rng", "rngs", "seed", "dropout")
 
 
 class Split(NamedTuple):
-    """How one leaf of a batch goes to the micro-batches: divided along `dim`, folded as a key, or (neither) whole."""
+    """The split of a batch leaf: along `dim`, folded as a random key, or (neither) passed whole."""
 
     dim: int | None
     folds: bool = False
 
 
 def plan_input_splits(program: Program, micro_batches: int) -> tuple[Split, ...]:
-    """The split of each input of the program. Raises `PipelineError` where `micro_batches` does not divide the batch."""
+    """Return the split of each program input. Raises `PipelineError` if `micro_batches` does not divide the batch."""
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)
     for tensor in inputs:
@@ -293,7 +292,7 @@ def plan_input_splits(program: Program, micro_batches: int) -> tuple[Split, ...]
 
 
 def batch_dim(inputs: Sequence[Tensor], name: str) -> str:
-    """The dimension called `batch`, else the first of the first input that has one."""
+    """Return dimension `batch`, else the first dimension of any input. Raises `PipelineError` if there is none."""
     if any(BATCH in tensor.dims for tensor in inputs):
         return BATCH
     for tensor in inputs:
@@ -306,22 +305,22 @@ def _verify_divides(tensor: Tensor, name: str, micro_batches: int) -> None:
     size = tensor.shape[tensor.dims.index(name)]
     if size % micro_batches == 0:
         return
-    near = sorted(divisors(size), key=lambda count: abs(count - micro_batches))[:2]
+    nearest = sorted(divisors(size), key=lambda count: abs(count - micro_batches))[:2]
     raise PipelineError(
         f"`{tensor}`: {micro_batches} micro-batches do not divide `{name}` ({size}); {size} % {micro_batches} = {size % micro_batches}.",
-        [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", f"make `{name}` a multiple of {micro_batches}"],
+        [f"make micro_batches {' or '.join(str(each) for each in sorted(nearest))}", f"make `{name}` a multiple of {micro_batches}"],
     )
 
 
 def _is_key(tensor: Tensor) -> bool:
-    """A typed random key, or a raw one (two words) under the name of a key."""
+    """Return whether a tensor is a typed random key, or a raw one (two words) with a key's name."""
     raw = tensor.dtype == "uint32" and tensor.shape[-1:] == (2,) and tensor.path.rpartition("/")[2].lower() in _KEYS
     return tensor.dtype.startswith("key<") or raw
 
 
 def micro_batch_counts(program: Program) -> tuple[int, ...]:
-    """The numbers of micro-batches that divide the batch. Raises `PipelineError` where nothing of the inputs can be divided."""
+    """Return the micro-batch counts that divide the batch. Raises `PipelineError` if no input can be split."""
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)
     size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
-    return tuple(count for count in divisors(size) if count <= MOST_OF_EACH)
+    return tuple(count for count in divisors(size) if count <= MAX_COUNT)

@@ -1,11 +1,11 @@
-"""Precision: in which floating-point types parameters are kept, a step is computed and the optimiser works (as in DeepMind's jmp).
+"""Define the floating-point types of parameters, computation and optimizer (as in DeepMind's jmp).
 
-as traced                             what the function itself says
-bfloat16                              computed in bfloat16; parameters, their gradients and optimiser state stay as they are
-params=bfloat16                       parameters, and what is made of them, in bfloat16
-params=bfloat16,moments=float32       parameters in bfloat16; optimiser state and the update in float32
-bf16 mixed, fp16 mixed                the same, and a float32 copy of the parameters in the optimiser's state: 2 + 2 + 12 bytes a parameter
-                                      with Adam (Micikevicius et al. 2018, arXiv:1710.03740)
+- `as traced`: the types of the traced function.
+- `bfloat16`: compute in bfloat16; parameters, gradients and optimizer state keep their types.
+- `params=bfloat16`: parameters and values computed from them in bfloat16.
+- `params=bfloat16,moments=float32`: parameters in bfloat16; optimizer state and update in float32.
+- `bf16 mixed`, `fp16 mixed`: the same, with a float32 master copy of the parameters: 2 + 2 + 12 bytes per parameter
+  with Adam (Micikevicius et al. 2018, arXiv:1710.03740).
 """
 
 from dataclasses import dataclass, fields
@@ -13,27 +13,35 @@ from dataclasses import dataclass, fields
 from workbench.errors import PrecisionError
 
 FLOATS = ("float32", "bfloat16", "float16")
+WIDE_MOMENTS = "params=bfloat16,moments=float32"
+FLOAT8 = {"float8": "tensorwise", "float8 rowwise": "rowwise"}
+"""How products in float8 scale their operands, by what is written."""
+SCALED_PRODUCT = "scaled_product"
+"""The scope of a product in float8 and of what undoes its scales: one call of a library (cublasLtMatmul, `_scaled_mm`)."""
 MIXED = {"bf16 mixed": "bfloat16", "fp16 mixed": "float16"}
-"""Common mixes of types, by the type of the parameters."""
+"""Parameter type of each common mixed precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Floating-point types; `None` leaves one as it is in the traced function.
+    """Floating-point types; `None` keeps the type of the traced function.
 
-    - `compute`: floating-point arguments of the loss are cast to it where the loss is called. Gradients come back in the parameters' type,
-      the loss in its own. A function that casts for itself has the last word.
-    - `params`: the type the parameters are stored in.
-    - `moments`: the type of the optimiser's state and of the update's arithmetic.
-    - `master`: the type of a copy of the parameters that the optimiser keeps and updates; the parameters are cast from it.
-    - `sums`: the type in which gradients of micro-batches are added up; at least float32 if it is left out.
+    - `compute`: the type to which floating-point arguments of the loss are cast. Gradients are returned in the
+      parameters' type, the loss in its own. Casts inside the function take precedence.
+    - `params`: the type of the stored parameters.
+    - `moments`: the type of the optimizer state and of the update's arithmetic.
+    - `master`: the type of the optimizer's copy of the parameters, from which the parameters are cast after each
+      update.
+    - `sums`: the type in which gradients of micro-batches are accumulated; default: at least float32.
 
     >>> print(Precision.parse("compute = bfloat16"))
     bfloat16
     >>> Precision.parse("params=bfloat16,moments=float32")
-    Precision(compute=None, params='bfloat16', moments='float32', master=None, sums=None)
+    Precision(compute=None, params='bfloat16', moments='float32', master=None, sums=None, products=None)
     >>> print(Precision.parse("bf16 mixed"))
     params=bfloat16,moments=float32,master=float32
+    >>> print(Precision.parse("float8"), Precision.parse("bf16 mixed, float8 rowwise"))
+    float8 params=bfloat16,moments=float32,master=float32,float8 rowwise
     """
 
     compute: str | None = None
@@ -41,29 +49,31 @@ class Precision:
     moments: str | None = None
     master: str | None = None
     sums: str | None = None
+    products: str | None = None
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            dtype = getattr(self, each.name)
-            if dtype is not None and dtype not in FLOATS:
+        for field in fields(self):
+            dtype = getattr(self, field.name)
+            choices = (*FLOAT8.values(),) if field.name == "products" else FLOATS
+            if dtype is not None and dtype not in choices:
                 raise PrecisionError(
-                    f"`{str(dtype)[:80]}` is not a compute type; the choices are {', '.join(f'`{known}`' for known in FLOATS)}.",
+                    f"`{str(dtype)[:80]}` is not a compute type; the choices are {', '.join(f'`{known}`' for known in choices)}.",
                     ["use one of these", 'omit it for "as traced"'],
                 )
 
     @classmethod
     def parse(cls, text: str) -> "Precision":
-        """The inverse of `str`; an empty text is `as traced`. Raises `PrecisionError`."""
-        words = " ".join(text.split())
-        if words in ("", "as traced"):
+        """Parse the text form; empty text means `as traced`. Raises `PrecisionError`."""
+        if " ".join(text.split()) in ("", "as traced"):
             return cls()
-        if words in MIXED:
-            return cls(params=MIXED[words], moments="float32", master="float32")
-        found: dict[str, str] = {}
-        for part in "".join(text.split()).split(","):
-            what, equals, dtype = part.partition("=")
-            what, dtype = (what, dtype) if equals else ("compute", part)
-            if what not in cls.__slots__ or what in found:
+        types: dict[str, str] = {}
+        for part in (" ".join(each.split()) for each in text.split(",")):
+            if part in MIXED and not types:
+                types |= {"params": MIXED[part], "moments": "float32", "master": "float32"}
+                continue
+            part_name, equals, dtype = (each.strip() for each in part.partition("="))
+            part_name, dtype = (part_name, dtype) if equals else ("products", FLOAT8[part]) if part in FLOAT8 else ("compute", part)
+            if part_name not in cls.__slots__ or part_name in types:
                 raise PrecisionError(
                     f"`{part[:80]}` is not a part of a precision.",
                     [
@@ -72,11 +82,14 @@ class Precision:
                         'or parts of "compute=bfloat16,params=bfloat16,moments=float32"',
                     ],
                 )
-            found[what] = dtype
-        return cls(**found)
+            types[part_name] = dtype
+        return cls(**types)
 
     def __str__(self) -> str:
-        parts = [f"{each.name}={getattr(self, each.name)}" for each in fields(self) if getattr(self, each.name)]
+        parts = [
+            f"{field.name}={getattr(self, field.name)}" for field in fields(self) if getattr(self, field.name) and field.name != "products"
+        ]
+        parts += [word for word, scaling in FLOAT8.items() if scaling == self.products]
         return parts[0].removeprefix("compute=") if len(parts) == 1 else ",".join(parts) or "as traced"
 
 

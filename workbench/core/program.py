@@ -1,7 +1,6 @@
-"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions; whether it is a step of
-inference. No device is used."""
+"""Define a traced program: named tensors, operations, and the StableHLO that Shardy partitions. No device is used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -16,16 +15,12 @@ from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE)
-CACHE_ATTRIBUTE = "_kept"  # what `derived_value_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
+CACHE_ATTRIBUTE = "_kept"  # entry of a program's `__dict__` for `derived_value_cache`; not pickled
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How a plan document names a program, without carrying code.
-
-    `target` is a model of the zoo (`gpt`) or an importable function that returns a `Program`
-    (`package.module:function`); `arguments` are its keyword arguments, JSON values only.
-    """
+    """A program's name in a plan document: a zoo model (`gpt`) or `package.module:function`, with JSON `arguments`."""
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -36,11 +31,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the traced program: what no layout changes. Its index in `Program.operations` is its id.
+    """One operation of the traced program, independent of layout; its index in `Program.operations` is its id.
 
-    `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass;
-    `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result. `manual` are the mesh
-    axes of the `shard_map` that contains it, if any: its shape is then that on one of their devices.
+    `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass; `kind` the
+    StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result. `manual` are
+    the mesh axes of an enclosing `shard_map`: the shape is then per device of these axes.
     """
 
     path: str
@@ -53,7 +48,7 @@ class Operation:
 
 
 class RemovedValue(NamedTuple):
-    """A value of the function that the step does not compute, why, and what to do instead."""
+    """A value of the function that the step does not compute, with the reason and alternatives."""
 
     path: str
     source: str
@@ -61,12 +56,18 @@ class RemovedValue(NamedTuple):
     ways_out: tuple[str, ...]
 
 
+MeshAxes = tuple[tuple[str, int], ...]
+
+
+def _without_ones(axes: MeshAxes) -> MeshAxes:
+    return tuple((name, size) for name, size in axes if size > 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The parts of a training step: `loss(params, batch)`, the optimiser, the pytrees of parameters and batch.
+    """The parts of a training step: `loss(params, batch)`, optimizer, pytrees; `moments` and `sums` as in `Precision`.
 
-    `moments` is the type of the optimiser's state where it is not that of the parameters, `sums` that of the gradients of micro-batches, as
-    in `Precision`.
+    `frozen`: numbers of the parameters' leaves that are not trained: they have no gradient and no optimizer state.
     """
 
     loss: Callable[..., Any]
@@ -75,18 +76,20 @@ class Training:
     batch: Any
     moments: str | None = None
     sums: str | None = None
+    frozen: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the engine calls to run a program; planning never does. Argument and result leaves are in the order of the program's tensors.
+    """The functions that run a program, called by engines only; leaves are in the order of the program's tensors.
 
     - `call(*arguments) -> results`, traceable;
-    - `initialize(key, given) -> state leaves`, traceable, so that state is born sharded; `given` are the arrays at `given_indices`;
+    - `initialize(key, given) -> state leaves`, traceable, so that state is created sharded; `given` are the arrays at
+      `given_indices`;
     - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
-    - `loss` is the index of the result that is the loss, if there is one;
-    - `training`: the parts of a training step, for those who take it apart again (pipelines); `None` for any other function.
-    - `written`: how the program lays out its arguments itself.
+    - `loss`: the index of the loss among the results, if any;
+    - `training`: the parts of a training step, used by pipelines; `None` for any other function;
+    - `written`: the shardings that the program itself states for its arguments.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -105,21 +108,24 @@ class Program:
 
     **Invariants**
 
-    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`, which Shardy propagates, and in `lowered`,
-      the same program as XLA is given it.
-    - `carried` pairs a result with the argument it becomes in the next step; both have one sharding, and the argument's memory is donated.
+    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`, which Shardy propagates,
+      and in `lowered`, the same program as XLA receives it.
+    - `carried` pairs a result with the argument it becomes in the next step; both have one sharding, and the argument's
+      memory is donated.
     - Dimension names are unique within an argument.
-    - `renamed` maps every dimension name of the trace to its present one; it is empty until the first renaming.
-    - `former_dims` maps dimension names of earlier versions of the model to those of the trace, so that layouts and documents written
-      with them can be read.
-    - `proposed` are the dimensions that the user did not name, with the names that the trace proposes and the reasons.
+    - `renamed` maps every dimension name of the trace to its current one; empty until the first renaming.
+    - `former_dims` maps dimension names of earlier model versions to names of the trace, to read old layouts and
+      documents.
+    - `proposed` are the dimensions that the user did not name, with proposed names and reasons.
     - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
-    - `turns` say how often loops run whose trip count is not known (`Layout.turns`), else once; the structure counts them so.
-    - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
-    - `platform` is that for which the program was lowered (`cpu`, `cuda`, `tpu`), empty if it is the same for all; `not_lowered` names the
-      primitive that JAX cannot lower for the platform that was asked for: the program is then as for CPUs.
-    - `own_partitioning` names the functions with a partitioning of their own (`custom_partitioning`), with their lines.
-    - `retrace` makes the same program under another remat policy, precision and offload, and for a platform, each once; pickling drops it.
+    - `turns` are the trip counts of loops with a data-dependent end (`Layout.turns`; default 1), used in the structure.
+    - `choices` are pairs of an option of `variant` and the text of a usual value that the function allows.
+    - `platform` is the platform of the lowering (`cpu`, `cuda`, `tpu`), empty if it is the same for all; `not_lowered`
+      names the primitive that JAX cannot lower for the requested platform, in which case the program is lowered for
+      CPU.
+    - `own_partitioning` names the functions with `custom_partitioning`, with their lines.
+    - `retrace` traces the program again with another remat policy, precision, offload or platform, each once; not
+      pickled.
     """
 
     name: str
@@ -142,27 +148,28 @@ class Program:
     platform: str = ""
     not_lowered: str = ""
     own_partitioning: tuple[str, ...] = ()
-    named_values: tuple[str, ...] = ()
-    retrace: "Callable[[Remat, Precision, Offload, str], Program] | None" = None
+    choices: tuple[tuple[str, str], ...] = ()
+    manual_mesh: MeshAxes = ()
+    retrace: "Callable[[Remat, Precision, Offload, str, MeshAxes], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
 
     @cached_property
     def removed(self) -> tuple[RemovedValue, ...]:
-        """What the function computes and the step does not; found on first use, empty where the function is not available."""
+        """Values that the function computes and the step does not; empty if the function is not available."""
         return self.list_removed()
 
     @cached_property
     def dims(self) -> Mapping[str, tuple[int, ...]]:
-        """Each dimension name of the arguments with the sizes it has, in order of appearance."""
+        """The sizes of each dimension name of the arguments, in order of appearance."""
         sizes: dict[str, dict[int, None]] = {}
         for tensor in self.arguments:
             for dim, size in zip(tensor.dims, tensor.shape, strict=True):
                 sizes.setdefault(dim, {})[size] = None
-        return {dim: tuple(each) for dim, each in sizes.items()}
+        return {dim: tuple(values) for dim, values in sizes.items()}
 
     @property
     def state(self) -> tuple[int, ...]:
-        """The indices of the arguments that live from step to step: parameters, optimiser state, model state."""
+        """The indices of the arguments that persist between steps: parameters, optimizer state, model state."""
         return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role in STATE)
 
     @property
@@ -172,81 +179,100 @@ class Program:
 
     @property
     def on_host(self) -> tuple[int, ...]:
-        """The indices of the arguments that are in the host's memory between steps."""
+        """The indices of the arguments kept in host memory between steps."""
         if not self.offload.optimizer_state:
             return ()
         return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role is Role.OPTIMIZER_STATE and tensor.shape)
 
     @property
     def parameters(self) -> int:
-        """The number of parameters."""
         return sum(tensor.elements for tensor in self.arguments if tensor.role is Role.PARAMETER)
 
     def present_dim(self, name: str) -> str:
-        """The present name of a dimension that may be called after its size, `d1024`; any other name as it is."""
+        """Return the current name of a dimension named by its size, such as `d1024`; other names are unchanged."""
         return name if name in self.dims else self.proposed.aliases.get(name, name)
 
     def rename(self, names: Mapping[str, str]) -> "Program":
-        """The program with dimensions renamed.
-
-        Raises `DimensionError` if a name does not exist or cannot be one, or two dimensions of one argument would share a name.
-        """
+        """Return the program with dimensions renamed. Raises `DimensionError` for unknown, invalid or ambiguous names."""
         names = {self.present_dim(old): new for old, new in names.items()}
         for old, new in names.items():
             if old not in self.dims:
                 raise DimensionError(*unknown_name("dimension", old, self.dims))
             verify_dim_name(new)
-        renamed = {traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()}
+        renamed = {traced: names.get(present, present) for traced, present in (self.renamed or {dim: dim for dim in self.dims}).items()}
         return replace(self.with_dims(names), renamed=renamed, proposed=self.proposed.renamed(names))
 
     def with_dims(self, names: Mapping[str, str]) -> "Program":
-        """The program with other dimension names, which are those of the trace. Raises `DimensionError` as `rename` does."""
+        """Return the program with other dimension names in its trace. Raises `DimensionError` as `rename` does."""
 
         def dims(old: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.get(dim, dim) for dim in old)
 
-        arguments = tuple(replace(each, dims=dims(each.dims)) for each in self.arguments)
+        arguments = tuple(replace(value, dims=dims(value.dims)) for value in self.arguments)
         verify_unique_dims(arguments)
         return replace(
             self,
             arguments=arguments,
-            results=tuple(replace(each, dims=dims(each.dims)) for each in self.results),
-            operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
+            results=tuple(replace(value, dims=dims(value.dims)) for value in self.results),
+            operations=tuple(replace(value, dims=dims(value.dims)) for value in self.operations),
         )
 
     def with_turns(self, turns: tuple[tuple[str, int], ...]) -> "Program":
-        """The program whose loops of unknown trip count are counted so often."""
+        """Return the program with these trip counts for loops with a data-dependent end."""
         return self if turns == self.turns else replace(self, turns=turns)
 
     @property
     def traced_with(self) -> str:
-        """How it was traced, `remat full, precision bfloat16`; empty for a program as its function says."""
+        """Tracing options in text form, such as `remat full, precision bfloat16`; empty for the defaults."""
         parts = {"remat": self.remat, "precision": self.precision, "offload": self.offload}
-        return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE))
+        return ", ".join(f"{name} {part}" for name, part in parts.items() if part not in (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE))
 
     def for_platform(self, platform: str) -> "Program":
-        """The program as JAX lowers it for this platform; itself where it was traced elsewhere, and the function is not here."""
+        """Return the program lowered for this platform; unchanged if its function is not available."""
         if self.platform in ("", platform) or self.retrace is None:
             return self
-        return self._traced(self.remat, self.precision, self.offload, platform)
+        return self._traced(self.remat, self.precision, self.offload, platform, self.manual_mesh)
+
+    def for_mesh(self, axes: MeshAxes) -> "Program":
+        """Trace the program again if its `shard_map` uses the same axes with other sizes. Otherwise return it unchanged, also if its
+        function is not available.
+
+        Raises `TraceError` if the function cannot be traced over this mesh.
+        """
+        lacks = not {name for name, _ in self.manual_mesh} <= {name for name, _ in axes}
+        if lacks or _without_ones(axes) == _without_ones(self.manual_mesh) or not self.manual_mesh or self.retrace is None:
+            return self
+        try:
+            found = self._traced(self.remat, self.precision, self.offload, self.platform, axes)
+        except TraceError as error:
+            raise self._mesh_error(axes, error.message, error.ways_out) from error
+        if found.manual_mesh != axes:
+            raise self._mesh_error(axes, "its mesh does not come from its variables.", ["trace it again with that mesh"])
+        if [each.shape for each in (*found.arguments, *found.results)] != [each.shape for each in (*self.arguments, *self.results)]:
+            raise self._mesh_error(axes, "its results have other shapes there.", ["compute shapes from `jax.lax.axis_size`"])
+        return found
+
+    def _mesh_error(self, axes: MeshAxes, reason: str, ways_out: Sequence[str]) -> TraceError:
+        traced, wanted = (" ".join(f"{name}:{size}" for name, size in mesh) for mesh in (self.manual_mesh, axes))
+        return TraceError(
+            f"`{self.name}` has a shard_map over {traced} and cannot be traced over {wanted}: {reason}",
+            [f"keep {traced}", *ways_out],
+        )
 
     def variant(self, *, remat: Remat | None = None, precision: Precision | None = None, offload: Offload | None = None) -> "Program":
-        """The program traced again with another remat policy, precision or offload; it keeps the names of this one.
-
-        Raises `RematError`, `PrecisionError`, `OffloadError` where they do not fit the function, `TraceError` if that is not available.
-        """
+        """Retrace with another remat, precision or offload. Raises their errors, or `TraceError` without the function."""
         traced_as = remat or self.remat, precision or self.precision, offload or self.offload
         if traced_as == (self.remat, self.precision, self.offload):
             return self
         if self.retrace is None:
             raise TraceError(f"`{self.name}` cannot be retraced: its function is not available.", ["build the program in this process"])
-        return self._traced(*traced_as, self.platform)
+        return self._traced(*traced_as, self.platform, self.manual_mesh)
 
-    def _traced(self, remat: Remat, precision: Precision, offload: Offload, platform: str) -> "Program":
-        made = self.retrace and self.retrace(remat, precision, offload, platform)
-        found = replace(made or self, reference=self.reference, former_dims=self.former_dims, turns=self.turns)
-        renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
-        return found.rename(renamed) if renamed else found
+    def _traced(self, remat: Remat, precision: Precision, offload: Offload, platform: str, mesh: MeshAxes) -> "Program":
+        retraced = self.retrace and self.retrace(remat, precision, offload, platform, mesh)
+        program = replace(retraced or self, reference=self.reference, former_dims=self.former_dims, turns=self.turns)
+        renamed = {traced: present for traced, present in self.renamed.items() if traced != present}
+        return program.rename(renamed) if renamed else program
 
     def __post_init__(self) -> None:
         if self.reference is not None:
@@ -263,16 +289,13 @@ class Program:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The key that equal programs have in common; it does not hold the programs themselves."""
+        """The cache key shared by equal programs; it does not refer to the programs."""
         return self.fingerprint, self.remat, self.precision, self.offload, self.turns, self._names_digest
 
     @cached_property
     def _names_digest(self) -> bytes:
-        """A digest of tensors and paths: programs are keys of caches, and one that was rebuilt is often compared with its equals.
-
-        Paths are part of it, for constraints name them; source lines are not, for they depend on who traced.
-        """
-        paths = "\n".join(each.path for each in self.operations)
+        """Fast comparison key of tensors and paths; without source lines, which depend on the tracing process."""
+        paths = "\n".join(operation.path for operation in self.operations)
         return blake2b(f"{self.arguments}{self.results}{self.carried}{paths}".encode(errors="surrogatepass")).digest()
 
     def __hash__(self) -> int:
@@ -285,7 +308,7 @@ class Program:
 
 
 _built_here: set[str] = set()
-_MOST_REMEMBERED = 10_000  # models of the zoo, with any arguments; functions are few, and all of them are remembered
+_MOST_REMEMBERED = 10_000  # zoo models with their arguments; functions are few and always remembered
 
 
 def _remember_reference(reference: Reference) -> None:
@@ -293,11 +316,8 @@ def _remember_reference(reference: Reference) -> None:
         _built_here.add(_reference_key(reference))
 
 
-def is_built_here(reference: Reference) -> bool:
-    """Whether this model of the zoo, or a program of this function, was built or traced in this process, so that a document may name it.
-
-    Unpickled programs do not count.
-    """
+def was_built_in_process(reference: Reference) -> bool:
+    """Return whether this process built or traced the reference (not unpickled it), so that documents may name it."""
     return _reference_key(reference) in _built_here
 
 
@@ -315,19 +335,19 @@ def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:
                 )
 
 
-# Programs that are a step of inference: they carry a cache from step to step, and learn nothing.
+# Inference steps carry a cache from step to step.
 
 
 CACHE, BATCH = "cache", "batch"
 
 
 def carries_cache(program: Program) -> bool:
-    """Whether a program takes a cache and gives it back, as `trace_inference` has it: a prefill or a step of decoding."""
-    return any(each.role is Role.MODEL_STATE and each.path.split("/")[0] == CACHE for each in program.arguments)
+    """Return whether a program takes and returns a cache, as made by `trace_inference`: a prefill or a decoding step."""
+    return any(tensor.role is Role.MODEL_STATE and tensor.path.split("/")[0] == CACHE for tensor in program.arguments)
 
 
 def decoded_sequences(program: Program) -> int:
-    """How many sequences get a token in a step of decoding, its batch; 0 for any other program: it is given more than a token of each."""
+    """Return the batch size of a decoding step; 0 for any other program, whose inputs have several tokens per sequence."""
     batch = program.dims.get(BATCH, (0,))[0]
-    small = all(program.arguments[each].elements <= batch for each in program.inputs)
-    return batch if carries_cache(program) and small else 0
+    is_one_token = all(program.arguments[i].elements <= batch for i in program.inputs)
+    return batch if carries_cache(program) and is_one_token else 0

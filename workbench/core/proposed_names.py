@@ -1,4 +1,4 @@
-"""Dimension names that a trace proposes where the user gave none, each with its reason."""
+"""Dimension names proposed by a trace for dimensions that the user did not name, each with its reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ProposedName:
-    """One dimension without a name of the user's.
+    """A dimension that the user did not name.
 
-    - `size_name` is its name after its size, `d1024`, which layouts and documents may still use;
-    - `name` is its present name: the proposed one, or `size_name` where its role is unknown;
-    - `reason` says how the program uses it, or why it has no other name; it is empty once the user has renamed the dimension.
+    - `size_name`: its size-based name, `d1024`, which layouts and documents may still use;
+    - `name`: its current name: the proposed one, or `size_name` if its role is unknown;
+    - `reason`: how the program uses it, or why it has no other name; empty once the user has renamed the dimension.
     """
 
     size_name: str
@@ -34,32 +34,31 @@ class ProposedNames:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The present name by the name after the size, where they differ."""
-        return {each.size_name: each.name for each in self.dims if each.name != each.size_name}
+        """The current name of each size-based name, where they differ."""
+        return {dim.size_name: dim.name for dim in self.dims if dim.name != dim.size_name}
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
         """The proposed names that the user has not replaced, in order of appearance."""
-        return tuple(dict.fromkeys(each.name for each in self.dims if each.reason and each.name != each.size_name))
+        return tuple(dict.fromkeys(dim.name for dim in self.dims if dim.reason and dim.name != dim.size_name))
 
     def reason(self, name: str) -> str:
-        """Why a dimension is called so; empty for a name of the user's."""
-        return next((each.reason for each in self.dims if each.name == name), "")
+        """Return the reason for a dimension's name; empty for names given by the user."""
+        return next((dim.reason for dim in self.dims if dim.name == name), "")
 
     def renamed(self, names: Mapping[str, str]) -> "ProposedNames":
-        """With dimensions that the user renames."""
-        return ProposedNames(tuple(replace(each, name=names[each.name], reason="") if each.name in names else each for each in self.dims))
+        return ProposedNames(tuple(replace(dim, name=names[dim.name], reason="") if dim.name in names else dim for dim in self.dims))
 
     def proposing(self, names: Mapping[str, str], reasons: Mapping[str, str]) -> "ProposedNames":
-        """With these proposals and reasons, by present name."""
+        """Return a copy with these proposals and reasons, keyed by current name."""
         return ProposedNames(
-            tuple(replace(each, name=names.get(each.name, each.name), reason=reasons.get(each.name, each.reason)) for each in self.dims)
+            tuple(replace(dim, name=names.get(dim.name, dim.name), reason=reasons.get(dim.name, dim.reason)) for dim in self.dims)
         )
 
     def __str__(self) -> str:
         lines = []
-        for name in dict.fromkeys(each.name for each in self.dims):
-            sizes = ", ".join(each.size_name for each in self.dims if each.name == name != each.size_name)
+        for name in dict.fromkeys(dim.name for dim in self.dims):
+            sizes = ", ".join(dim.size_name for dim in self.dims if dim.name == name != dim.size_name)
             lines.append(f"`{name}`{f' ({sizes})' if sizes else ''}: {self.reason(name) or 'named by you'}")
         return "\n".join(lines)
 

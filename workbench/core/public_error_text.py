@@ -1,4 +1,4 @@
-"""The text of an unexpected error where strangers may read it: its type and message, without folders of this machine."""
+"""Format unexpected errors for untrusted readers: type and message, without folders of this machine."""
 
 import re
 import signal
@@ -11,7 +11,7 @@ _PATHS = re.compile(f"{_QUOTED}|{_BARE}")
 
 
 def describe_error(error: BaseException) -> str:
-    """The type of an error and its message.
+    """Return the type and message of an error.
 
     >>> describe_error(ZeroDivisionError("division by zero"))
     'ZeroDivisionError: division by zero'
@@ -20,9 +20,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def strip_folders(text: str) -> str:
-    """The text with absolute paths shortened: a file below the current folder keeps its path from there, any other its name alone.
+    """Shorten absolute paths: relative below the current folder, otherwise the file name alone.
 
-    Only a path that begins with a folder of this machine is shortened; `/loss/eq` is the path of a value.
+    Only paths below an existing top-level folder are shortened; `/loss/eq` is the path of a value.
 
     >>> strip_folders("No such file: '/usr/lib/nothing here.so', as `/loss/eq` says")
     "No such file: 'nothing here.so', as `/loss/eq` says"
@@ -35,26 +35,26 @@ def _shorten_path(match: re.Match[str]) -> str:
     path = Path(match["quoted"] or match["bare"])
     if not _is_of_this_machine(path):
         return match[0]
-    here = Path.cwd()
-    short = path.relative_to(here).as_posix() if path.is_relative_to(here) and here.parts[1:] else path.name
+    current = Path.cwd()
+    short = path.relative_to(current).as_posix() if path.is_relative_to(current) and current.parts[1:] else path.name
     return f"{quote}{short}{quote}"
 
 
 def _is_of_this_machine(path: Path) -> bool:
     try:
         return len(path.parts) > 1 and Path(*path.parts[:2]).exists()
-    except (OSError, ValueError):  # what cannot be a path at all: a NUL, a name that is too long
+    except (OSError, ValueError):  # not a valid path: contains NUL, or is too long
         return False
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, of which 300 characters: in what a process wrote before it ended, the reason as a rule.
+    r"""Return the last non-empty line of a process's output, cut to 300 characters: usually the reason for its end.
 
-    What Python lists when a signal ends it follows the reason, and says nothing of it.
+    Python's list of frames after a fatal signal is ignored.
 
-    >>> last_line("Traceback ...\\nValueError: no\\n\\n")
+    >>> last_line("Traceback ...\nValueError: no\n\n")
     'ValueError: no'
-    >>> last_line("ImportError: no module\\nFatal Python error: Aborted\\n\\nCurrent thread 0x1:\\n  <no Python frame>\\n")
+    >>> last_line("ImportError: no module\nFatal Python error: Aborted\n\nCurrent thread 0x1:\n  <no Python frame>\n")
     'ImportError: no module'
     """
     reason, fatal, listed = text.partition(_FATAL)
@@ -63,7 +63,7 @@ def last_line(text: str) -> str:
 
 
 def process_end_text(status: int | None) -> str:
-    """How a process ended, from its exit code or, where that is negative, from the number of the signal that ended it.
+    """Describe how a process ended, from its exit code (negative: signal number).
 
     >>> process_end_text(-9), process_end_text(3)
     ('by SIGKILL', 'with exit code 3')
@@ -72,21 +72,23 @@ def process_end_text(status: int | None) -> str:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, or its number where it has none.
+    """Return the name of a signal, or its number if it has none.
 
     >>> signal_name(11), signal_name(35)
     ('SIGSEGV', 'signal 35')
     """
-    known = {*map(int, signal.Signals)}
-    return signal.Signals(number).name if number in known else f"signal {number}"
+    numbers = {*map(int, signal.Signals)}
+    return signal.Signals(number).name if number in numbers else f"signal {number}"
 
 
-def process_fate(status: int | None, *, memory_ran_out: bool) -> str:
-    """What became of a process, as the rest of a sentence about it; `memory_ran_out`: whether Linux killed something for that just then.
+def describe_process_end(status: int | None, *, memory_ran_out: bool) -> str:
+    """Describe the end of a process as the rest of a sentence.
 
-    >>> process_fate(-9, memory_ran_out=False), process_fate(-9, memory_ran_out=True)
+    `memory_ran_out`: whether Linux killed a process for lack of memory at that moment.
+
+    >>> describe_process_end(-9, memory_ran_out=False), describe_process_end(-9, memory_ran_out=True)
     ('was killed (SIGKILL)', 'was killed by Linux: out of memory')
-    >>> process_fate(3, memory_ran_out=True), process_fate(None, memory_ran_out=True)
+    >>> describe_process_end(3, memory_ran_out=True), describe_process_end(None, memory_ran_out=True)
     ('ended with exit code 3', 'ended')
     """
     if status is None:

@@ -1,22 +1,21 @@
-"""Rematerialisation: which intermediate values of a layer are kept for the backward pass, and which are computed again.
+"""Rematerialization policies: which intermediate values are saved for the backward pass and which are recomputed.
 
-    as traced               what the function itself says with `jax.checkpoint`
-    none                    everything that the backward pass reads is kept
-    full                    nothing but a layer's inputs is kept
-    dots                    results of matrix products are kept
-    dots_no_batch           results of matrix products without batch dimensions are kept: of weights, not of attention
-    offload_dots_no_batch   the same results are kept in the host's memory (MaxText's `minimal_offloaded`)
-    dots_every:N            of these results the first and every N-th after it are kept, and what a fused attention computes
-    save:NAME+...           values named with `checkpoint_name` are kept
-    offload:NAME+...        named values are kept in the host's memory
-    recompute:SCOPE+...     everything is kept but what is computed in these named scopes
+- `as traced`: the function's own `jax.checkpoint` calls.
+- `none`: save everything that the backward pass reads.
+- `full`: save only a layer's inputs.
+- `dots`: save results of matrix products.
+- `dots_no_batch`: save results of matrix products without batch dimensions: of weights, not of attention.
+- `offload_dots_no_batch`: keep these results in host memory (MaxText's `minimal_offloaded`).
+- `dots_every:N`: save the first and then every N-th of these results, and the results of fused attention.
+- `save:NAME+...`: save values named with `checkpoint_name`.
+- `offload:NAME+...`: keep named values in host memory.
+- `recompute:SCOPE+...`: save everything except values computed in these named scopes.
 
-`dots_every`, `save` and `offload` go together, `save:a+b offload:c`. What is not kept is recomputed, at the cost of its arithmetic.
-What is about layers may be said for a part of them: `full layers:1/2` keeps nothing of the first of every 2 layers and everything of the
-others (`tracing.jaxpr.choose_layers` says how they are counted); Megatron-LM recomputes some layers of a stage alike, by its
-`--recompute-method block --recompute-num-layers`.
-Megatron-LM's selective recomputation (Korthikanti et al. 2022) is `recompute:` with the scopes of the attention's core; torchtitan's
-selective activation checkpointing of single operations is `dots_every:2`.
+`dots_every`, `save` and `offload` can be combined: `save:a+b offload:c`. Values that are not saved cost their arithmetic
+again. Per-layer policies can be limited to some layers: `full layers:1/2` saves nothing of the first of every 2 layers and
+everything of the others (counted as in `tracing.jaxpr.choose_layers`), like Megatron-LM's `--recompute-method block
+--recompute-num-layers`. Megatron-LM's selective recomputation (Korthikanti et al. 2022) is `recompute:` with the scopes of
+the attention core; torchtitan's selective activation checkpointing per operation is `dots_every:2`.
 """
 
 from collections.abc import Sequence
@@ -30,16 +29,16 @@ PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch", OFFLOAD_DOTS)
 NAMED = ("save", "offload", "recompute")
 EVERY = "dots_every"
 ALL_LAYERS = (1, 1)
-_OF_ALL = ("as traced", "none", "recompute")  # policies that are not about single layers
+_OF_ALL = ("as traced", "none", "recompute")  # policies that cannot be limited to some layers
 _PART = "layers"
-_MOST_LAYERS = 128  # of which the first few are meant: in a loop, so many are traced as one iteration
+_MOST_LAYERS = 128  # maximum B of `layers:M/B`: B layers of a loop are traced as one iteration
 _MOST_DIGITS = 6
-_FORBIDDEN = frozenset(" +:,;")  # what separates names in text
+_FORBIDDEN = frozenset(" +:,;")  # separators of the text form
 
 
 @dataclass(frozen=True, slots=True)
 class Remat:
-    """A rematerialisation policy, the names it applies to, and for which layers it is.
+    """A rematerialization policy, the names it applies to, and its layers.
 
     >>> print(Remat.parse("save:attention_out + mlp_hidden  offload:query_key_value"))
     save:attention_out+mlp_hidden offload:query_key_value
@@ -47,11 +46,11 @@ class Remat:
     **Invariants**
 
     - A plain policy has no names; `save`, `offload` and `recompute` have at least one each.
-    - `dots_every`, `save` and `offload` may stand together, each once and without a name in common; nothing else may.
-    - `offloaded` are the names of `offload`, `names` those of `save` or `recompute`.
-    - `every` is a whole number from 1 with `dots_every`, else 0.
-    - `layers` are M and B: the policy is for the first M of every B layers, 0 < M < B <= 128, the others keep everything; or `ALL_LAYERS`.
-      `as traced`, `none` and `recompute` are for all.
+    - Only `dots_every`, `save` and `offload` can be combined, each once and without a common name.
+    - `offloaded` are the names of `offload`, `names` the names of `save` or `recompute`.
+    - `every` is an integer from 1 with `dots_every`, else 0.
+    - `layers` = (M, B) limits the policy to the first M of every B layers, 0 < M < B <= 128, and the others save
+      everything; `as traced`, `none` and `recompute` need `ALL_LAYERS`.
     """
 
     policy: str = "as traced"
@@ -83,7 +82,7 @@ class Remat:
 
     @property
     def uses_host(self) -> bool:
-        """Whether activations are kept in the host's memory.
+        """Return whether activations are kept in host memory.
 
         >>> Remat("offload_dots_no_batch").uses_host, Remat("full").uses_host
         (True, False)
@@ -92,25 +91,25 @@ class Remat:
 
     @classmethod
     def parse(cls, text: str) -> "Remat":
-        """The inverse of `str`; an empty text is `as traced`. Raises `RematError`."""
+        """Parse the text form; empty text means `as traced`. Raises `RematError`."""
         written = " ".join(text.replace(",", " ").split()).replace(" + ", "+").replace("+ ", "+").replace(": ", ":")
         words = " ".join(part for part in written.split(" ") if part.partition(":")[0] != _PART)
         layers = _parse_layers([part for part in written.split(" ") if part.partition(":")[0] == _PART])
         if words in ("", *PLAIN):
             return cls(words or "as traced", layers=layers)
-        found: dict[str, tuple[str, ...]] = {}
+        names_by_policy: dict[str, tuple[str, ...]] = {}
         for part in words.split(" "):
             policy, colon, names = part.partition(":")
-            if policy not in (*NAMED, EVERY) or policy in found:
+            if policy not in (*NAMED, EVERY) or policy in names_by_policy:
                 raise _unknown_policy(part)
-            found[policy] = tuple(names.split("+")) if colon and names else ()
-        offloaded = found.pop("offload", ())
-        if EVERY in found and "recompute" not in found:
-            return cls(EVERY, found.get("save", ()), offloaded, _whole_number("+".join(found[EVERY])), layers)
-        if len(found) > 1:
+            names_by_policy[policy] = tuple(names.split("+")) if colon and names else ()
+        offloaded = names_by_policy.pop("offload", ())
+        if EVERY in names_by_policy and "recompute" not in names_by_policy:
+            return cls(EVERY, names_by_policy.get("save", ()), offloaded, _whole_number("+".join(names_by_policy[EVERY])), layers)
+        if len(names_by_policy) > 1:
             raise RematError(f"Remat `{words}` both saves and recomputes.", ["choose one of the two"])
-        kind = next(iter(found), "offload")
-        return cls(kind, found.get(kind, ()), offloaded, layers=layers)
+        kind = next(iter(names_by_policy), "offload")
+        return cls(kind, names_by_policy.get(kind, ()), offloaded, layers=layers)
 
     def __str__(self) -> str:
         parts = [f"{EVERY}:{self.every}"] if self.every else []
@@ -121,12 +120,11 @@ class Remat:
 
 
 def _whole_number(text: str) -> int:
-    """The number that a text is, 0 for another."""
+    """Parse a non-negative integer; 0 if the text is not one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else 0
 
 
 def _parse_layers(parts: Sequence[str]) -> tuple[int, int]:
-    """M and B of the one `layers:M/B` of a text; all layers where it has none."""
     if not parts:
         return ALL_LAYERS
     share = parts[0].partition(":")[2].partition("/")
@@ -149,22 +147,22 @@ def _verify_layers(remat: Remat) -> None:
 
 
 def _is_part(layers: tuple[int, int]) -> bool:
-    return all(type(each) is int for each in layers) and 0 < layers[0] < layers[1] <= _MOST_LAYERS
+    return all(type(count) is int for count in layers) and 0 < layers[0] < layers[1] <= _MOST_LAYERS
 
 
 def _no_part(text: str) -> RematError:
     return RematError(
-        f"`{text[:80]}` is not a part of the layers: `{_PART}:M/B` are the first M of every B layers, with 0 < M < B <= {_MOST_LAYERS}.",
+        f"`{text[:80]}` does not select layers: `{_PART}:M/B` selects the first M of every B layers, with 0 < M < B <= {_MOST_LAYERS}.",
         [f"write `{_PART}:1/2` for every second layer", "leave it out for all layers"],
     )
 
 
 def _unknown_policy(text: str) -> RematError:
     known = [*PLAIN, f"{EVERY}:N", *(f"{policy}:NAME+..." for policy in NAMED)]
-    close = get_close_matches(text, PLAIN, n=1)
+    suggestions = get_close_matches(text, PLAIN, n=1)
     return RematError(
-        f"There is no remat policy `{text[:80]}`; there are {', '.join(f'`{each}`' for each in known)}.",
-        [f"did you mean `{close[0]}`?"] if close else ["use one of these"],
+        f"There is no remat policy `{text[:80]}`; there are {', '.join(f'`{policy}`' for policy in known)}.",
+        [f"did you mean `{suggestions[0]}`?"] if suggestions else ["use one of these"],
     )
 
 

@@ -1,4 +1,4 @@
-"""The sharding of one tensor on a mesh: per dimension, the mesh axes that split it, and what propagation may still add."""
+"""Define the sharding of one tensor on a mesh: mesh axes per dimension, and where propagation may add axes."""
 
 import math
 import re
@@ -12,15 +12,15 @@ from workbench.errors import LayoutError
 
 _SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
 MOST_ROUNDS = 1_000
-"""Priorities: propagation runs once for each."""
+"""Maximum priority; propagation runs once per priority."""
 MOST_LETTERS = 2_000
-"""Characters of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
+"""Maximum characters of a sharding as text; every dimension on every axis takes a few hundred."""
 _ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?")
 _AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
 
 
 class SubAxis(NamedTuple):
-    """A part of a mesh axis (Shardy's sub-axis): `x:(2)4` is the part of `x` of size 4 after a pre-size of 2, which is major to it."""
+    """A part of a mesh axis (Shardy's sub-axis): `x:(2)4` is the part of `x` of size 4, minor to a pre-size of 2."""
 
     axis: str
     pre_size: int
@@ -32,19 +32,18 @@ class SubAxis(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse_sub_axis(axis: str) -> SubAxis | None:
-    """The sub-axis that a name stands for; `None` for a whole mesh axis."""
-    found = _SUB_AXIS.fullmatch(axis)
-    return SubAxis(found["axis"], int(found["pre"]), int(found["size"])) if found else None
+    """Parse a sub-axis; `None` for a whole mesh axis."""
+    match = _SUB_AXIS.fullmatch(axis)
+    return SubAxis(match["axis"], int(match["pre"]), int(match["size"])) if match else None
 
 
 def base_axis(axis: str) -> str:
-    """The mesh axis of an axis or sub-axis."""
     part = parse_sub_axis(axis)
     return part.axis if part else axis
 
 
 def axis_size(axis: str, mesh: Mesh) -> int:
-    """The size of a mesh axis or sub-axis.
+    """Return the size of a mesh axis or sub-axis.
 
     >>> axis_size("x", Mesh("x:8")), axis_size("x:(2)4", Mesh("x:8"))
     (8, 4)
@@ -54,7 +53,7 @@ def axis_size(axis: str, mesh: Mesh) -> int:
 
 
 def axes_overlap(one: str, other: str) -> bool:
-    """Whether two axes or sub-axes share a part: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
+    """Return whether two axes or sub-axes overlap: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
     first, second = parse_sub_axis(one), parse_sub_axis(other)
     if first is None or second is None:
         return base_axis(one) == base_axis(other)
@@ -64,23 +63,25 @@ def axes_overlap(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Mesh axes per dimension, major to minor; an empty tuple is a dimension kept whole, `None` one left to propagation (as in Shardy).
+    """Mesh axes per dimension, major to minor: `()` is unsharded, `None` is left to propagation (as in Shardy).
 
-    Prints as `[data, -, model+pipe p1, seq?, ?] replicated:expert unreduced:x`: split on `data`; whole; split on `model`, then `pipe`, of
-    priority 1; split on `seq`, and open to further axes; left to propagation; no dimension may take `expert`; the values are partial sums
-    over `x`.
+    Prints as `[data, -, model+pipe p1, seq?, ?] replicated:expert unreduced:x`: sharded over `data`; unsharded; sharded
+    over `model`, then `pipe`, with priority 1; sharded over `seq` and open to further axes; left to propagation; no
+    dimension may take `expert`; the values are partial sums over `x`.
 
-    - `open`: which of the dimensions that have axes may be given minor ones; empty for none.
-    - `priorities`: for each dimension the round in which it begins to propagate (Shardy's user priority), 0 the first; empty for all 0.
+    - `open`: whether each sharded dimension may get minor axes; empty if none may.
+    - `priorities`: the round in which each dimension begins to propagate (Shardy's user priority), from 0; empty if all
+      are 0.
 
     >>> Sharding.parse("[data, -]").local_shape((8, 6), Mesh("data:4 model:2"))
     (2, 6)
 
     **Invariants**
 
-    - An axis is used once: by one dimension (a rule of Mesh-TensorFlow and Shardy), as replicated or as unreduced; sub-axes never overlap.
-    - `open` and `priorities` are empty or have an entry a dimension; an open dimension without axes is `None`.
-    - A priority is at least 0, and 0 on a dimension kept whole, which has nothing to propagate.
+    - An axis is used once: by one dimension (as in Mesh-TensorFlow and Shardy), as replicated or as unreduced; sub-axes
+      never overlap.
+    - `open` and `priorities` are empty or have one entry per dimension; an open dimension without axes is `None`.
+    - A priority is at least 0, and 0 on an unsharded dimension, which has nothing to propagate.
     """
 
     dims: tuple[tuple[str, ...] | None, ...]
@@ -101,7 +102,6 @@ class Sharding:
                 object.__setattr__(self, "priorities", ())
 
     def _normalize_open(self) -> None:
-        """An open dimension without axes has one form, `None`."""
         _verify_length(self, "open", self.open)
         dims = tuple(None if is_open and not dim else dim for dim, is_open in zip(self.dims, self.open, strict=True))
         flags = tuple(bool(is_open and dim) for dim, is_open in zip(self.dims, self.open, strict=True))
@@ -110,46 +110,42 @@ class Sharding:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """All axes that split a dimension, in the order of the dimensions."""
+        """All axes that shard a dimension, in order of dimensions."""
         return tuple(axis for dim in self.dims for axis in dim or ())
 
     @property
     def named_axes(self) -> tuple[str, ...]:
-        """All axes it names, replicated and unreduced ones included."""
         return (*self.axes, *self.replicated, *self.unreduced)
 
     @property
     def is_closed(self) -> bool:
-        """Whether propagation can add nothing."""
+        """Return whether propagation can add no axes."""
         return None not in self.dims and not self.open
 
     @property
     def is_plain(self) -> bool:
-        """Whether mesh axes per dimension describe it completely."""
+        """Return whether mesh axes per dimension describe it completely."""
         return self.is_closed and not (self.priorities or self.replicated or self.unreduced)
 
     def is_open(self, index: int) -> bool:
-        """Whether propagation may split this dimension further."""
         return self.dims[index] is None or bool(self.open and self.open[index])
 
     def priority(self, index: int) -> int:
-        """The round in which this dimension begins to propagate."""
+        """Return the round in which this dimension begins to propagate."""
         return self.priorities[index] if self.priorities else 0
 
     def parts(self, mesh: Mesh) -> tuple[int, ...]:
-        """The number of shards along each dimension."""
         return tuple(math.prod(axis_size(axis, mesh) for axis in dim or ()) for dim in self.dims)
 
     def local_shape(self, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
-        """The shape of one device's shard: `ceil(size / parts)`, so that uneven dimensions are padded (GSPMD section 3.4)."""
+        """Return the shape of one shard: `ceil(size / parts)`, so uneven dimensions are padded (GSPMD section 3.4)."""
         return tuple(-(-size // parts) for size, parts in zip(shape, self.parts(mesh), strict=True))
 
     def replicas(self, mesh: Mesh) -> int:
-        """How many devices hold the same shard."""
         return mesh.size // math.prod(self.parts(mesh))
 
     def map_axes(self, names: Mapping[str, str | None]) -> "Sharding":
-        """Mesh axes renamed, or dropped where `names` maps to `None`; a dimension left without axes is whole, or open if it was open."""
+        """Return a copy with mesh axes renamed, or dropped where `names` maps to `None`; an open dimension stays open."""
 
         def axes(old: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new for axis in old if (new := names.get(axis, axis)) is not None)
@@ -159,22 +155,22 @@ class Sharding:
         return Sharding(dims, self.open, priorities, axes(self.replicated), axes(self.unreduced))
 
     def with_dim(self, index: int, axes: tuple[str, ...] | None) -> "Sharding":
-        """The sharding with one dimension closed on `axes`, or left to propagation (`None`); without axes its priority becomes 0."""
+        """Return a copy with one dimension closed on `axes` or open (`None`); without axes its priority becomes 0."""
         dims = (*self.dims[:index], axes, *self.dims[index + 1 :])
         flags = tuple(flag and i != index for i, flag in enumerate(self.open))
-        priorities = tuple(0 if i == index and not axes else each for i, each in enumerate(self.priorities))
+        priorities = tuple(0 if i == index and not axes else old for i, old in enumerate(self.priorities))
         return replace(self, dims=dims, open=flags, priorities=priorities)
 
     def until_round(self, last: int) -> "Sharding":
-        """What of it propagates up to this round: a dimension whose turn is later has no axes yet.
+        """Return the part that propagates up to this round; dimensions with a later priority have no axes yet.
 
         >>> str(Sharding.parse("[data, model p1, pipe? p2]").until_round(1))
         '[data, model p1, ?]'
         """
         later = [priority > last for priority in self.priorities] or [False] * len(self.dims)
         dims = tuple((None if self.is_open(i) else ()) if later[i] else dim for i, dim in enumerate(self.dims))
-        flags = tuple(flag and not late for flag, late in zip(self.open, later, strict=False))
-        priorities = tuple(0 if late else each for each, late in zip(self.priorities, later, strict=False))
+        flags = tuple(flag and not is_later for flag, is_later in zip(self.open, later, strict=False))
+        priorities = tuple(0 if is_later else old for old, is_later in zip(self.priorities, later, strict=False))
         return replace(self, dims=dims, open=flags, priorities=priorities)
 
     def __str__(self) -> str:
@@ -184,25 +180,24 @@ class Sharding:
 
     def _entry(self, index: int) -> str:
         axes = "+".join(self.dims[index] or ())
-        shown = axes + "?" if self.is_open(index) else axes or "-"
-        return f"{shown} p{self.priorities[index]}" if self.priority(index) else shown
+        text = axes + "?" if self.is_open(index) else axes or "-"
+        return f"{text} p{self.priorities[index]}" if self.priority(index) else text
 
     @classmethod
     def parse(cls, text: str) -> "Sharding":
-        """The inverse of `str`. Raises `LayoutError`."""
+        """Parse the text form. Raises `LayoutError`."""
         if len(text) > MOST_LETTERS:
-            raise LayoutError(f"`{text[:40]}…` is {len(text):,} letters long; a sharding has at most {MOST_LETTERS:,}.", ["shorten it"])
+            raise LayoutError(f"`{text[:40]}…` has {len(text):,} characters; a sharding has at most {MOST_LETTERS:,}.", ["shorten it"])
         return _parse_text(text)
 
     @classmethod
     def whole(cls, rank: int) -> "Sharding":
-        """Replicated on every device."""
         return cls(((),) * rank)
 
 
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Sharding:
-    """The parsed text, cached: reports and pages read the same few again and again."""
+    """Parse with a cache, since reports and pages parse the same few texts repeatedly."""
     body, bracket, tail = text.strip().partition("]")
     if not (body.startswith("[") and bracket):
         raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry per dimension'])
@@ -210,17 +205,17 @@ def _parse_text(text: str) -> Sharding:
     entries = [_parse_entry(word, text) for word in words]
     kinds: dict[str, tuple[str, ...]] = {}
     for word in tail.split():
-        found = _AXES.fullmatch(word)
-        if found is None or found["kind"] in kinds:
+        match = _AXES.fullmatch(word)
+        if match is None or match["kind"] in kinds:
             raise LayoutError(
                 f"`{word[:40]}` after the sharding `{text[:80]}` is not understood.",
                 [
                     "write `replicated:x+y`, once, for axes that may shard no dimension",
                     "`unreduced:x` for a partial sum",
-                    *_suggest_priority(word),
+                    *(["write a priority after the axes of a dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []),
                 ],
             )
-        kinds[found["kind"]] = _split_axes(found["axes"], text)
+        kinds[match["kind"]] = _split_axes(match["axes"], text)
     return Sharding(
         tuple(dim for dim, _, _ in entries),
         tuple(is_open for _, is_open, _ in entries),
@@ -230,23 +225,19 @@ def _parse_text(text: str) -> Sharding:
     )
 
 
-def _suggest_priority(word: str) -> list[str]:
-    return ["write a priority after the axes of a dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []
-
-
 def _parse_entry(word: str, text: str) -> tuple[tuple[str, ...] | None, bool, int]:
-    found = _ENTRY.fullmatch(word)
-    if found is None:
+    match = _ENTRY.fullmatch(word)
+    if match is None:
         raise LayoutError(
             f"`{word[:40]}` in `{text[:80]}` is not an entry of a sharding.",
             ["`x+y` shards over x, then y", "`x?` allows more axes", "`x p1` propagates later", "`-` is whole", "`?` is open"],
         )
-    is_open, priority = bool(found["open"]), int(found["priority"] or 0)
-    if found["axes"] == "-":
+    is_open, priority = bool(match["open"]), int(match["priority"] or 0)
+    if match["axes"] == "-":
         return (), is_open, priority
-    if not found["axes"] and is_open:
+    if not match["axes"] and is_open:
         return None, False, priority
-    return _split_axes(found["axes"], text), is_open, priority
+    return _split_axes(match["axes"], text), is_open, priority
 
 
 def _split_axes(word: str, text: str) -> tuple[str, ...]:
@@ -259,11 +250,9 @@ def _split_axes(word: str, text: str) -> tuple[str, ...]:
 def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
     seen: list[str] = []
     for axis in used:
-        if (other := next((each for each in seen if axes_overlap(each, axis)), None)) is not None:
-            raise LayoutError(
-                _repeated_axis_text(sharding, axis, other),
-                ["use an axis for one dimension of a tensor only", *_repeated_axis_ways(sharding, axis)],
-            )
+        if (other := next((earlier for earlier in seen if axes_overlap(earlier, axis)), None)) is not None:
+            once = [f"name `{axis}` once"] if axis in (*sharding.replicated, *sharding.unreduced) else []
+            raise LayoutError(_repeated_axis_text(sharding, axis, other), ["use an axis for one dimension of a tensor only", *once])
         seen.append(axis)
 
 
@@ -274,10 +263,6 @@ def _repeated_axis_text(sharding: Sharding, axis: str, other: str) -> str:
         if axis in axes and axis in sharding.axes:
             return f"{sharding} has mesh axis `{axis}` both on a dimension and as {kind}."
     return f"{sharding} uses mesh axis `{axis}` twice."
-
-
-def _repeated_axis_ways(sharding: Sharding, axis: str) -> list[str]:
-    return [f"name `{axis}` once"] if axis in (*sharding.replicated, *sharding.unreduced) else []
 
 
 def _verify_length(sharding: Sharding, name: str, entries: Sequence[object]) -> None:

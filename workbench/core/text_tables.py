@@ -1,6 +1,6 @@
-"""Text tables of at most 120 columns, without colour, deterministic; and the small texts in their cells.
+"""Format deterministic text tables of at most 120 columns without color, and short texts for their cells.
 
-The same texts as HTML for a notebook: `html_text(lambda: str(report))`. Then a table is written as HTML, between two marks.
+`html_text(lambda: str(report))` formats the same text for notebooks, with HTML tables between two marks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with one line under its head. A column whose name ends in `>` is set to the right; one in `~` may break its lines.
+    """Format a table with a line under its header; columns named `...>` are right-aligned, `...~` may wrap.
 
     >>> print(table_text(["axis", "bytes>"], [["data", "72.0 MiB"], ["model", "512 B"]]))
      axis       bytes
@@ -44,7 +44,7 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
-    """Key figures: a name, a figure, and what it is made of.
+    """Format key figures as rows of name, figure and details.
 
     >>> print(pairs_text([("Memory", "3 MiB", "parameters 2 MiB"), ("Sent", "0 B", "")]))
       Memory   3 MiB   parameters 2 MiB
@@ -64,7 +64,7 @@ def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
 
 
 def html_text(write: Callable[[], str]) -> str:
-    """What `write` returns, with its tables as HTML: what a notebook shows of a report.
+    """Return the result of `write` with its tables as HTML, for notebooks.
 
     >>> html_text(lambda: f"a < b{table_text(['axis'], [['data']])}").count("<table")
     1
@@ -75,12 +75,12 @@ def html_text(write: Callable[[], str]) -> str:
     finally:
         _as_html.reset(token)
     paragraph = '<p style="white-space:pre-line;margin:8px 0 4px">'
-    shown = [part if index % 2 else part.strip() and f"{paragraph}{escape(part.strip())}</p>" for index, part in enumerate(parts)]
-    return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:1100px;overflow-x:auto">{"".join(shown)}</div>'
+    blocks = [part if index % 2 else part.strip() and f"{paragraph}{escape(part.strip())}</p>" for index, part in enumerate(parts)]
+    return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:1100px;overflow-x:auto">{"".join(blocks)}</div>'
 
 
 class Printed:
-    """A record whose text a notebook shows with its tables as HTML."""
+    """A record that notebooks show as text with HTML tables."""
 
     __slots__ = ()
 
@@ -89,8 +89,7 @@ class Printed:
 
 
 def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    """Plain tags, and numbers to the right: readable also where styles are stripped."""
-    sides = ["right" if each else "left" for each in right]
+    sides = ["right" if is_right else "left" for is_right in right]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         inner = (f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for cell, side in zip(cells, sides, strict=True))
@@ -102,12 +101,12 @@ def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequ
 
 
 def dims_text(dims: Sequence[str], shape: Sequence[int]) -> str:
-    """`d_model=768 d_ff=3072`; a scalar is `scalar`."""
+    """Format as `d_model=768 d_ff=3072`, or `scalar`."""
     return " ".join(f"{dim}={size}" for dim, size in zip(dims, shape, strict=True)) or "scalar"
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """`768×1536`; a scalar is `1`."""
+    """Format as `768×1536`; a scalar is `1`."""
     return "×".join(map(str, shape)) or "1"
 
 
@@ -116,17 +115,15 @@ def axes_text(axes: Sequence[str]) -> str:
 
 
 def sizes_text(sizes: tuple[int, ...]) -> str:
-    """The sizes of a dimension: one, or the range of several."""
     return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
 
 
 def tail_text(path: str, length: int = 48) -> str:
-    """A path with its front cut off if it is long: its end distinguishes it from others."""
+    """Truncate a long path at the front, since its end is distinctive."""
     return path if len(path) <= length else "…" + path[1 - length :]
 
 
 def group_items(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Items with equal keys together, in order of first appearance."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -142,14 +139,13 @@ def wrap_text(text: str, indent: str = "  ", first: str = "") -> str:
 
 
 def alert_text(text: str) -> str:
-    """A paragraph that must not be missed: red in a notebook. Empty for an empty text."""
+    """Format an important paragraph, red in a notebook; empty for an empty text."""
     if not text or not _as_html.get():
         return wrap_text(text)
     return f'{_MARK}<p role="alert" style="color:#c1121f;font-weight:600;margin:8px 0 4px">{escape(text)}</p>{_MARK}'
 
 
 def _literal_text(cell: str) -> "Text":
-    """A cell as it stands: `[data, -]` is no markup."""
     from rich.text import Text
 
     return Text(cell)
@@ -163,7 +159,7 @@ def _render_text(renderable: object) -> str:
         width=WIDTH,
         color_system=None,
         force_terminal=False,
-        force_jupyter=False,  # in a notebook, it would show an empty output beside the text
+        force_jupyter=False,  # would show an empty output in a notebook
         legacy_windows=False,
         _environ={},
     )
@@ -181,5 +177,4 @@ def count_text(count: int, one: str, many: str = "") -> str:
 
 
 def paths_text(paths: Sequence[str], most: int = 8) -> str:
-    """The first paths of a list in an error, and that there are more."""
     return ", ".join(f"`{path}`" for path in paths[:most]) + (" and more" if len(paths) > most else "")

@@ -1,1 +1,1 @@
-"""The cost of a partitioned program for a device: memory over the step, FLOP and traffic, time."""
+"""The cost of a partitioned program on one device: memory, FLOP, traffic and time."""

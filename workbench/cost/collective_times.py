@@ -1,8 +1,8 @@
-"""Seconds of a collective by the alpha-beta model: messages that wait (alpha, the latency of a link) and bytes that flow (beta).
+"""Predict the time of a collective by the alpha-beta model: latency per message (alpha) and time per byte (beta).
 
-Letters: `n` devices of a group, `V` the payload in bytes (`Collective.payload`: the larger of
-operand and result on one device), `B` bytes a second of one link in one direction, `a` seconds of one hop, `t` the stride of a group: where
-devices stand `t` apart, `t` groups share every link.
+Letters: `n` devices per group, `V` payload in bytes (`Collective.payload`: the larger of
+operand and result on one device), `B` bytes per second of one link in one direction, `a` seconds per hop, `t` the stride of a group:
+with devices `t` apart, `t` groups share every link.
 
 Sources: Austin et al., How to Scale Your Model (the scaling book), parts 3 (TPU) and 12 (GPU); Chan et al., Collective communication:
 theory, practice, and experience, 2007, for lines and tori; Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations
@@ -31,12 +31,12 @@ def collective_seconds(
     axis_assignment: AxisAssignment | None = None,
     devices: int | None = None,
 ) -> float:
-    """Seconds of one execution of a collective over these mesh axes.
+    """Return the seconds of one execution of a collective over these mesh axes.
 
-    `kind` is of `collective.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
-    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the axis
-    assignment does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says
-    so.
+    `kind` is in `collective.KINDS`; `payload` is bytes of the larger of operand and result on one device; `devices` is
+    the group size, if smaller than the product of the axes (Shardy's sub-axes). Never raises if the mesh does not fit
+    the hardware: the default axis assignment is used, or hardware enlarged along its outermost axis; a diagnostic
+    reports it.
     """
     return min(line.seconds(payload) for line in _lines(kind, axes, mesh, hardware, axis_assignment, devices))
 
@@ -45,30 +45,30 @@ def collective_seconds(
 def _lines(
     kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None, devices: int | None
 ) -> tuple[Line, ...]:
-    """Seconds that do not depend on the payload, and seconds a byte of it: a line for each algorithm there is a choice of."""
+    """Return a line (seconds, seconds per byte) for each available algorithm."""
     group = group_of(axes, mesh, hardware, axis_assignment, devices)
     if not group:
         return (Line(0.0, 0.0),)
     if hardware.chip.platform == "cuda" and kind in ("all-reduce", "all-gather", "reduce-scatter"):
         switched = _switched_group(group)
         lines = reduce_lines(switched) if kind == "all-reduce" else gather_lines(switched)
-        begun = hardware.runtime.collective_step * (switched.n - 1) * (2 if kind == "all-reduce" else 1)
-        return tuple(line._replace(alpha=line.alpha + begun) for line in lines)
+        overhead = hardware.runtime.collective_step * (switched.n - 1) * (2 if kind == "all-reduce" else 1)
+        return tuple(line._replace(alpha=line.alpha + overhead) for line in lines)
     if kind == "all-reduce":
-        once = _gather_rates(group)
-        return (Line(2 * once.alpha, 2 * once.beta),)
+        gather_line = _gather_rates(group)
+        return (Line(2 * gather_line.alpha, 2 * gather_line.beta),)
     if kind in ("all-gather", "reduce-scatter"):
         return (_gather_rates(group),)
     return (_exchange_rates(group) if kind == "all-to-all" else _permute_rates(group),)
 
 
 def _switched_group(group: "Group") -> SwitchedGroup:
-    """A group of GPUs, as NCCL sees it: the innermost level is that of a node, the others lie between nodes."""
-    inside = next((each for level in group for each in level if each.is_inside), None)
-    outer = [each for level in group for each in level if not each.is_inside]
+    """Return a group of GPUs as NCCL sees it: the innermost level is a node, the others connect nodes."""
+    inside = next((dimension for level in group for dimension in level if dimension.is_inside), None)
+    outer = [dimension for level in group for dimension in level if not dimension.is_inside]
     return SwitchedGroup(
         inside.n if inside else 1,
-        math.prod(each.n for each in outer),
+        math.prod(dimension.n for dimension in outer),
         inside.link if inside else None,
         outer[0].link if outer else None,
         inside.bandwidth if inside else math.inf,
@@ -79,8 +79,7 @@ def _switched_group(group: "Group") -> SwitchedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link achieves;
-    `own` what it has; `is_inside`: the axis is the innermost one, that of a node."""
+    """`n` devices along one physical axis; `bandwidth` is achieved, `own` nominal (bytes/s); `is_inside`: in a node."""
 
     n: int
     stride: int
@@ -92,17 +91,19 @@ class Dimension:
 
     @property
     def latency(self) -> float:
-        """Seconds for the farthest device to receive: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
+        """Seconds until the farthest device receives: half a ring, a whole line, or log2(n) switch steps."""
         if self.shape is AxisTopology.SWITCH:
             return self.link.latency * math.ceil(math.log2(self.n))
         return self.link.latency * self.stride * (self.n // 2 if self.shape is AxisTopology.RING else self.n - 1)
 
     @property
     def gather(self) -> float:
-        """Seconds a byte of an all-gather's result (of a reduce-scatter's operand) along this dimension alone.
+        """Seconds per byte of an all-gather's result (a reduce-scatter's operand) along this dimension alone.
 
-        - ring, both directions at once: `floor(n/2)` hops of a shard, `floor(n/2) / (n B)`, for even n the book's `V / 2B` (part 3);
-        - line: the end must receive all others' shards over one link, `(n-1) / (n B)` (part 3, problem of the all-gather on v5e);
+        - ring, both directions: `floor(n/2)` hops of a shard, `floor(n/2) / (n B)`, for even n the book's `V / 2B`
+          (part 3);
+        - line: the end receives all other shards over one link, `(n-1) / (n B)` (part 3, problem of the all-gather on
+          v5e);
         - switch: `(n-1) / (n B)` (part 12).
         """
         hops = self.n // 2 if self.shape is AxisTopology.RING else self.n - 1
@@ -110,9 +111,10 @@ class Dimension:
 
     @property
     def exchange(self) -> float:
-        """Seconds a byte of an all-to-all's local array along this dimension alone.
+        """Seconds per byte of an all-to-all's local array along this dimension alone.
 
-        - ring: a chunk of `V/n` travels n/4 hops in the mean: `floor(n^2/4) / (2 n B)`, the book's quarter of an all-gather of `n V` bytes;
+        - ring: a chunk of `V/n` travels n/4 hops on average: `floor(n^2/4) / (2 n B)`, the book's quarter of an
+          all-gather of `n V` bytes;
         - line: each half sends to the other over one link: `floor(n^2/4) / (n B)`;
         - switch: `(n-1) / (n B)`.
         """
@@ -122,22 +124,22 @@ class Dimension:
 
     @property
     def ports(self) -> float:
-        """Bytes a second that the worst-placed device can receive: over both links of a ring, over one at a line's end."""
+        """Bytes per second that the worst-placed device can receive: both links of a ring, one at a line's end."""
         return self._bandwidth_share * (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def _bandwidth_share(self) -> float:
-        """Bytes a second of a link for one group: groups whose devices stand in between share the link."""
+        """Bytes per second of a link for one group; interleaved groups share the link."""
         return self.bandwidth / (1 if self.shape is AxisTopology.SWITCH else self.stride)
 
 
-Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions that work at once (a torus) stand together
+Group = tuple[tuple[Dimension, ...], ...]  # levels from innermost to outermost; dimensions of one torus share a level
 
 
 def group_of(
     axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None, devices: int | None = None
 ) -> Group:
-    """The devices that one collective over these mesh axes joins; empty if there is only one."""
+    """Return the devices joined by one collective over these mesh axes; empty for a single device."""
     spans = closest_spans(mesh, hardware, axis_assignment)
     group_spans = [
         physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1
@@ -148,23 +150,22 @@ def group_of(
         if not axis_spans:
             continue
         dimension = _dimension(axis_spans, hardware)
-        beside = levels[-1][-1] if levels else None
+        previous = levels[-1][-1] if levels else None
         if (
-            beside
-            and beside.shape is not AxisTopology.SWITCH
+            previous
+            and previous.shape is not AxisTopology.SWITCH
             and axis.shape is not AxisTopology.SWITCH
-            and beside.link.name == axis.link.name
+            and previous.link.name == axis.link.name
         ):
             levels[-1].append(dimension)
         else:
             levels.append([dimension])
-    whole = tuple(map(tuple, levels))
-    return whole if devices is None else _shrink_group(whole, devices)
+    group = tuple(map(tuple, levels))
+    return group if devices is None else _shrink_group(group, devices)
 
 
 def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
-    """Where each axis of the mesh runs; by default if the axis assignment does not fit, and on enlarged hardware if the mesh is too
-    large."""
+    """Return the spans of each mesh axis, by the default assignment or on enlarged hardware if they do not fit."""
     for attempt in (axis_assignment, None):
         try:
             return physical_spans(mesh, hardware, attempt)
@@ -175,7 +176,6 @@ def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignmen
 
 
 def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
-    """The spans of a group on one physical axis as one: so many devices, with a common stride."""
     axis = axis_spans[0].physical
     n = math.prod(physical_span.size for physical_span in axis_spans)
     span = max(physical_span.size * physical_span.stride for physical_span in axis_spans)
@@ -188,15 +188,15 @@ def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimens
 
 
 def _shrink_group(group: Group, devices: int) -> Group:
-    """The innermost `devices` of a group: what is outside is left out, and a part of a ring is a line."""
+    """Return the innermost `devices` of a group; a part of a ring is a line."""
     kept_levels: list[tuple[Dimension, ...]] = []
     for level in group:
         dimensions = []
-        for each in level:
-            n = min(each.n, devices)
+        for dimension in level:
+            n = min(dimension.n, devices)
             devices = math.ceil(devices / n)
             if n > 1:
-                dimensions.append(each if n == each.n else replace(each, n=n, shape=_part_shape(each.shape)))
+                dimensions.append(dimension if n == dimension.n else replace(dimension, n=n, shape=_part_shape(dimension.shape)))
         if dimensions:
             kept_levels.append(tuple(dimensions))
     return tuple(kept_levels)
@@ -207,38 +207,39 @@ def _part_shape(shape: AxisTopology) -> AxisTopology:
 
 
 def _gather_rates(group: Group) -> Line:
-    """All-gather, and reduce-scatter backwards: outer levels move what is not yet gathered inside, `V` divided by the devices inside.
+    """Return the rates of an all-gather or reduce-scatter; outer levels move `V` divided by the devices inside.
 
-    Levels that are switched pipeline, as in NCCL, and the slowest counts (part 12); over a torus inside slices, one follows the other.
-    Dimensions of a torus work at once, each on its part of the data (part 3: `V / (W axes)`), but no device receives more than its ports.
+    Switched levels are pipelined, as in NCCL, so the slowest counts (part 12); over a torus inside slices they run one
+    after the other. Torus dimensions run at once, each on its part of the data (part 3: `V / (W axes)`), limited by
+    each device's ports.
     """
     betas, inside = [], 1
     for level in group:
-        n = math.prod(each.n for each in level)
-        at_once = 1 / sum(1 / each.gather for each in level)
-        received = (n - 1) / n / sum(each.ports for each in level)
+        n = math.prod(dimension.n for dimension in level)
+        at_once = 1 / sum(1 / dimension.gather for dimension in level)
+        received = (n - 1) / n / sum(dimension.ports for dimension in level)
         betas.append(max(at_once, received) / inside)
         inside *= n
     return Line(_latency(group), _combine_levels(group, betas))
 
 
 def _exchange_rates(group: Group) -> Line:
-    """All-to-all: every byte crosses each dimension on its way, all dimensions of a torus at once; the busiest counts."""
-    return Line(_latency(group), _combine_levels(group, [max(each.exchange for each in level) for level in group]))
+    """Return the rates of an all-to-all, limited by the busiest dimension, since torus dimensions run at once."""
+    return Line(_latency(group), _combine_levels(group, [max(dimension.exchange for dimension in level) for level in group]))
 
 
 def _permute_rates(group: Group) -> Line:
-    """Each device sends its payload to the next one; the slowest link of the group counts."""
-    each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
-    hops = 1 if each.shape is AxisTopology.SWITCH else each.stride
-    return Line(max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth)
+    """Return the rates of sending the payload to the next device over the slowest link."""
+    slowest = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
+    hops = 1 if slowest.shape is AxisTopology.SWITCH else slowest.stride
+    return Line(max(dimension.link.latency for level in group for dimension in level) * hops, hops / slowest.bandwidth)
 
 
 def _latency(group: Group) -> float:
-    return sum(each.latency for level in group for each in level)
+    return sum(dimension.latency for level in group for dimension in level)
 
 
 def _combine_levels(group: Group, betas: Sequence[float]) -> float:
-    """Seconds a byte of all levels: of switched ones the slowest, the others one after another."""
+    """Return seconds per byte over all levels: the slowest switched one, plus all others."""
     switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is AxisTopology.SWITCH]
     return max(switched, default=0.0) + sum(betas) - sum(switched)

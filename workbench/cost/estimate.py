@@ -1,7 +1,7 @@
-"""`estimate`: what one program over one mesh makes a device hold, send and compute, and how long that takes.
+"""`estimate` predicts memory, communication, computation and time of one program on one mesh.
 
-Pure: same plan, same answer; nothing executes, nothing is traced again. A pipeline of the plan is ignored: this is the cost of the whole
-program, or of one block of it that is a program of its own.
+Pure and deterministic: nothing is executed or retraced. The plan's pipeline is ignored: this is the cost of the whole
+program, or of one block as a separate program.
 """
 
 from collections.abc import Sequence
@@ -50,20 +50,20 @@ from workbench.reports.device_memory import Memory
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
 from workbench.reports.step_time import Flops, StepTime
-from workbench.spmd.replace_shardy_collectives import with_answer
+from workbench.spmd.replace_shardy_collectives import with_xla_collectives
 
-_MANY = 5_000  # operations: for as many, garbage collection would search all that an estimate keeps
+_MANY = 5_000  # operations; for larger programs garbage collection would be slow
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A plan's figures for one device, and what they were computed from.
+    """A plan's figures for one device, with intermediate results.
 
-    - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where XLA was asked;
-    - `times`, `simulated` and `step_time` (seconds) are of the hardware, `None` without any;
-    - of a pipeline's task: `once`, seconds of kernels that it runs in the first micro-batch alone, which are in no other figure;
-      `shareable`, seconds of a micro-batch that it takes less at most where replicas share parameters and gradients;
-    - `traffic`: bytes read and written in a step; `host_traffic`: bytes sent to the host's memory and fetched back in a step.
+    - `planned` is Shardy's result; `partitioned` the same, or with XLA's own collectives if given;
+    - `times`, `simulated` and `step_time` (seconds) need hardware, else `None`;
+    - for a pipeline task: `once`, seconds of kernels that run only in the first micro-batch, excluded elsewhere;
+      `shareable`, the maximum seconds saved per micro-batch if replicas share parameters and gradients;
+    - `traffic`: bytes read and written per step; `host_traffic`: bytes to and from host memory per step.
     """
 
     plan: Plan
@@ -85,48 +85,44 @@ class Estimate:
 
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
-        """The sharding of each argument."""
         plan = self.plan
         placed = zip(plan.program.arguments, read_argument_placements(plan, self.partitioned), strict=True)
         return tuple(Placement(tensor, sharding, plan.mesh) for tensor, sharding in placed)
 
     @cached_property
     def results(self) -> tuple[Placement, ...]:
-        """The sharding of each result."""
         placed = zip(self.plan.program.results, self.partitioned.results, strict=True)
         return tuple(Placement(tensor, Sharding(dims), self.plan.mesh) for tensor, dims in placed)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
-        """The collectives, alike ones together."""
-        found = self.partitioned
-        return collectives(self.plan.program, self.plan.mesh, found.structure, found.reshards, [each.seconds for each in self.costs])
+        partitioned = self.partitioned
+        return collectives(
+            self.plan.program, self.plan.mesh, partitioned.structure, partitioned.reshards, [cost.seconds for cost in self.costs]
+        )
 
 
 def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None, *, own_mesh: Mesh | None = None) -> Estimate:
-    """The cost of a plan for one device: by Shardy's answer, or by XLA's own `answer`; with times if the hardware is known.
+    """Return the cost of a plan on one device, with Shardy's or XLA's (`answer`) collectives.
 
-    `own_mesh` has the axes of the plan's mesh whose devices run this program, where along the others they run other programs (the stages of
-    a pipeline): what a compiler decides by all axes it decides by these.
-
-    Raises `PartitionError` where Shardy refuses the plan.
+    `own_mesh` has the mesh axes whose devices run this program; along the others they run other programs (pipeline
+    stages). Compiler decisions that depend on all axes use these. Raises `PartitionError` if Shardy rejects the plan.
     """
     hardware = hardware or plan.hardware
     with gc_paused() if len(plan.program.operations) > _MANY else nullcontext():
         planned = partition(plan, hardware)
-        partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
+        partitioned = planned if answer is None else with_xla_collectives(planned, answer, plan.mesh)
         return _estimate_cost(plan, hardware, planned, partitioned, own_mesh)
 
 
 def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
-    """The same plan on other hardware; nothing is partitioned again where both have one back end."""
+    """Return the estimate on other hardware, partitioning again only for another back end."""
     if backend_of(hardware) != backend_of(found.hardware):
         return estimate(found.plan, hardware)
     return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, None)
 
 
 def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Estimate:
-    """The same of a plan on its hardware whose propagation is known."""
     return _estimate_cost(plan, plan.hardware, planned, planned, own_mesh)
 
 
@@ -144,16 +140,16 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
     windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh or mesh, hardware.chip) if hardware else {}
-    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
+    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware, windows, fixed.backward) if hardware else None
     once = shareable = 0.0
     if own_mesh is not None and hardware and times:
         unshared = [0 if value in fixed.shareable else size for value, size in enumerate(padded_bytes)]
-        least = kernel_times(fixed.kernels, partitioned, unshared, mesh, hardware.chip, windows, fixed.backward)
+        least = kernel_times(fixed.kernels, partitioned, unshared, mesh, hardware, windows, fixed.backward)
         if hardware.runtime.keeps_casts:
             times, once = times.without(sorted(fixed.of_weights))
             least, _ = least.without(sorted(fixed.of_weights))
         shareable = (times.total(fixed.kernels.times) - least.total(fixed.kernels.times)) / hardware.chip.efficiency_of("beside")
-    if hardware and hardware.runtime.state_copies != 1:
+    if hardware and hardware.runtime.float32_copies:
         add_state_copies(program, partitioned.structure, padded_bytes, hardware.runtime)
     in_place = hardware is not None and hardware.runtime.updates_in_place
     placed = None
@@ -196,18 +192,18 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
 
 
 class _Fixed(NamedTuple):
-    """The facts that no layout changes."""
+    """Facts independent of the layout."""
 
     lifetimes: Lifetimes
     kernels: Kernels
     regions: tuple[TimelineRegion, ...]
-    types: tuple[int, ...]  # for each value: a number shared by all values of its shape and type
-    dtypes: tuple[str, ...]  # of each value, as it is stored
+    types: tuple[int, ...]  # per value: a number shared by values of equal shape and type
+    dtypes: tuple[str, ...]  # storage type per value
     backward: frozenset[int]  # dots of the backward pass
-    weights: frozenset[int]  # arguments of main that are parameters
-    sums: frozenset[int]  # results of main that are gradients
-    of_weights: frozenset[int]  # kernels of main that compute what depends on parameters alone
-    shareable: frozenset[int]  # values of a pipeline's task (see `shareable_values`)
+    weights: frozenset[int]  # parameters among the arguments of main
+    sums: frozenset[int]  # gradients among the results of main
+    of_weights: frozenset[int]  # kernels of main that depend only on parameters
+    shareable: frozenset[int]  # values of a pipeline task (see `shareable_values`)
 
 
 @cache_with_program(220)
@@ -221,10 +217,10 @@ def _build_fixed(
     fuses: bool,
     sums_in_products: bool,
 ) -> _Fixed:
-    """`recomputes`: elementwise operations are fused into whatever reads them, as by XLA:TPU."""
+    """Compute layout-independent facts; `recomputes`: elementwise operations are fused into each reader (XLA:TPU)."""
     structure = structure_of(program)
-    narrow = narrowed_values(structure) if narrows else frozenset[int]()
-    dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
+    narrowed = narrowed_values(structure) if narrows else frozenset[int]()
+    dtypes = tuple(NARROW if number in narrowed else value.dtype for number, value in enumerate(structure.values))
     if fuses:
         kernels = kernels_of(structure, dtypes, recomputes=recomputes)
     else:
@@ -233,7 +229,7 @@ def _build_fixed(
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     held = held_until_fetched(structure) if copies_to_host_late else {}
     lifetimes = lifetimes_of(program, structure, kernels, held, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
-    backward = frozenset(each.op for each in kernels.dots if program.operations[each.op].path.startswith("grad/"))
+    backward = frozenset(dot.op for dot in kernels.dots if program.operations[dot.op].path.startswith("grad/"))
     arguments = zip(structure.arguments, program.arguments, strict=True)
     weights = frozenset(value for value, tensor in arguments if tensor.role is Role.PARAMETER)
     results = zip(returned_values(structure, 0), program.results, strict=True)
@@ -243,29 +239,25 @@ def _build_fixed(
 
 
 def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple[int, ...], *, widens: bool) -> tuple[list[int], list[int]]:
-    """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
-
-    A back end that `widens` computes two-byte floats as four-byte ones; arguments keep their type.
-    """
-    known: dict[tuple[int, int, bool], tuple[int, int]] = {}
-    found = []
+    """Return each value's bytes on one device, plain and in tiles; 0 if dead. `widens`: two-byte floats take four."""
+    cached: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    sizes = []
     for number, stored, dims, value in zip(fixed.types, fixed.dtypes, partitioned.dims, partitioned.structure.values, strict=True):
         wide = widens and value.maker >= 0
-        key = number, id(dims), wide  # equal placements are mostly one object, and hashing them is slow
-        if key not in known:
+        key = number, id(dims), wide  # equal placements are mostly one object; hashing them is slow
+        if key not in cached:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
             dtype = "float32" if wide and stored in TWO_BYTE_FLOATS else stored
-            known[key] = (0, 0) if dims is None else (tiled_bytes(shape, dtype), tiled_bytes(shape, dtype, tile))
-        found.append(known[key])
-    return [plain for plain, _ in found], [padded for _, padded in found]
+            cached[key] = (0, 0) if dims is None else (tiled_bytes(shape, dtype), tiled_bytes(shape, dtype, tile))
+        sizes.append(cached[key])
+    return [plain for plain, _ in sizes], [padded for _, padded in sizes]
 
 
-# Offloading: bytes in the host's memory, and bytes over the link to it.
+# Offloading to host memory.
 
 
 class HostMemory(NamedTuple):
-    """Bytes of one device: those it keeps on the host, those it sends there and fetches back per step, and how many of the latter it waits
-    for, whatever else the step does."""
+    """Bytes of one device on the host, `moved` to or from it per step, and `waited` for."""
 
     bytes: int
     moved: int
@@ -273,10 +265,7 @@ class HostMemory(NamedTuple):
 
 
 def host_memory(program: Program, partitioned: Propagated, local_bytes: Sequence[int]) -> HostMemory:
-    """What one device has on the host, all at once: at the end of the forward pass, when the backward pass has fetched nothing yet.
-
-    It waits for an update that streams state from the host: each parameter's part is a loop, which nothing runs beside.
-    """
+    """Return the bytes on the host after the forward pass, when most are there; streamed updates are waited for."""
     structure = partitioned.structure
     host_bytes = sum(
         local_bytes[index]
@@ -290,7 +279,7 @@ def host_memory(program: Program, partitioned: Propagated, local_bytes: Sequence
 
 
 def held_until_fetched(structure: Structure) -> dict[int, int]:
-    """The values that are copied to the host outside loops, each with the position where the last copy is fetched back."""
+    """Return values copied to the host outside loops, with the position of the last fetch."""
     held: dict[int, int] = {}
     for op in structure.ops:
         if "device" in op.placement and op.region == 0:
@@ -300,7 +289,7 @@ def held_until_fetched(structure: Structure) -> dict[int, int]:
 
 
 def _copied_value(structure: Structure, value: int) -> int:
-    """The value on the device of which another, on the host, is a copy; itself where it is none."""
+    """Return the device value that a host value is a copy of, or the value itself."""
     while structure.values[value].on_host and (maker := structure.values[value].maker) >= 0:
         op = structure.ops[maker]
         if maker in structure.body_of:
@@ -310,30 +299,28 @@ def _copied_value(structure: Structure, value: int) -> int:
 
 
 def _stays_on_host(structure: Structure, op: Op) -> bool:
-    """Whether an operation that places a value on the host finds it there."""
     return "host" in op.placement and structure.values[op.operands[0]].on_host
 
 
 def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
-    """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
+    """Return whether a host value is a new copy or a loop's stack of copies, not one that is only read."""
     op = structure.ops[value.maker]
     if value.maker not in structure.body_of:
         return bool(op.placement) and not _stays_on_host(structure, op)
     body = structure.body_of[value.maker]
     argument = next(
-        each
-        for each in structure.regions[body].values
-        if structure.values[each].maker < 0 and structure.values[each].result == value.result
+        item
+        for item in structure.regions[body].values
+        if structure.values[item].maker < 0 and structure.values[item].result == value.result
     )
-    returned = next(each for each in reversed(structure.ops) if each.region == body).operands
+    returned = next(item for item in reversed(structure.ops) if item.region == body).operands
     start = structure.values[op.operands[value.result]].maker
-    is_there = start >= 0 and bool(structure.ops[start].placement) and _stays_on_host(structure, structure.ops[start])
-    return returned[value.result] != argument and not is_there
+    was_on_host = start >= 0 and bool(structure.ops[start].placement) and _stays_on_host(structure, structure.ops[start])
+    return returned[value.result] != argument and not was_on_host
 
 
 def with_transfers(time: StepTime, host: HostMemory, chip: Chip) -> StepTime:
-    """The step with transfers over the host link. Copies overlap with the step, as XLA makes them asynchronous: exposed is only the time
-    that the link takes beyond the rest of the step, and all that is waited for."""
+    """Add host transfers, which XLA overlaps: exposed is the time beyond the rest of the step, and streamed updates."""
     streamed, others = host.waited / chip.host_bandwidth, (host.moved - host.waited) / chip.host_bandwidth
     waited = streamed + max(0.0, others - time.total)
     share = time.total / (time.total + waited) if waited else 1.0

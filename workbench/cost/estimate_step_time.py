@@ -1,4 +1,4 @@
-"""Step time: the kernels of one device by the roofline, and the communication that they do not hide."""
+"""Predict the step time: roofline kernels of one device, and exposed communication."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -26,55 +26,58 @@ _DECOMPOSED = ("all-gather", "reduce-scatter")
 
 
 def decomposed_collectives(partitioned: Propagated) -> frozenset[int]:
-    """Places of the collectives whose pieces go around while their dot runs, under a runtime that decomposes them (async tensor
-    parallelism)."""
+    """Return the collectives that a runtime decomposes to overlap with their dot (async tensor parallelism)."""
     ops = partitioned.structure.ops
     return frozenset(
         number
-        for number, each in enumerate(partitioned.reshards)
-        if each.kind in _DECOMPOSED and (dot := dot_of(each)) >= 0 and ops[dot].kind in DOTS
+        for number, collective in enumerate(partitioned.reshards)
+        if collective.kind in _DECOMPOSED and (dot := dot_of(collective)) >= 0 and ops[dot].kind in DOTS
     )
 
 
 def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()) -> list[Cost]:
-    """The cost of one execution of each collective; alike ones are computed once. `windowed`: places of those that are decomposed together
-    with a dot."""
+    """Return the cost of one execution of each collective; `windowed`: indices of those decomposed together with a dot."""
     links = _physical_axes(plan, hardware)
-    known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
-    found = []
-    for number, each in enumerate(reshards):
-        key = each.kind, each.axes, each.payload
-        if key not in known:
-            axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
+    cost_of: dict[tuple[str, tuple[str, ...], int], Cost] = {}
+    costs = []
+    for number, collective in enumerate(reshards):
+        key = collective.kind, collective.axes, collective.payload
+        if key not in cost_of:
+            axes = tuple(dict.fromkeys(map(base_axis, collective.axes)))
             seconds = collective_seconds(
-                each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group_size(each.axes, plan.mesh)
+                collective.kind,
+                axes,
+                collective.payload,
+                plan.mesh,
+                hardware,
+                plan.axis_assignment,
+                _group_size(collective.axes, plan.mesh),
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
-            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip))
-        found.append(known[key]._replace(is_windowed=True) if number in windowed else known[key])
-    return found
+            cost_of[key] = Cost(seconds, wires, overlaps(collective.kind, hardware.chip))
+        costs.append(cost_of[key]._replace(is_windowed=True) if number in windowed else cost_of[key])
+    return costs
 
 
 def _group_size(axes: tuple[str, ...], mesh: Mesh) -> int | None:
-    """The size of a group where it is smaller than the product of its axes."""
+    """Return the size of a group if it is smaller than the product of its axes, else `None`."""
     if all(axis == base_axis(axis) for axis in axes):
         return None
     return int(np.prod([axis_size(axis, mesh) for axis in axes]))
 
 
 def _physical_axes(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
-    """The physical axes each mesh axis runs over."""
     try:
-        found = physical_spans(plan.mesh, hardware, plan.axis_assignment)
-    except HardwareError:  # the mesh does not fit, which is a diagnostic: then each axis has links of its own
+        spans = physical_spans(plan.mesh, hardware, plan.axis_assignment)
+    except HardwareError:  # the mesh does not fit (a diagnostic): assume separate links per axis
         return {}
-    return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}
+    return {axis: tuple(span.physical.name for span in parts) for axis, parts in spans.items()}
 
 
 def step_time(
     hardware: Hardware, kernels: Kernels, times: KernelTimes, simulated: SimulatedStep, dot_flops: Mapping[str, DotFlops], devices: int
 ) -> StepTime:
-    """The parts of a step; they sum to the simulated makespan."""
+    """Return the parts of a step, which sum to the simulated makespan."""
     by_memory = times.bound_by_memory
     total = simulated.seconds
     mfu, hfu = utilisation(dot_flops, hardware.chip, devices, total)

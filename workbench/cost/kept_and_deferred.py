@@ -1,7 +1,7 @@
-"""What a runtime does once a step though it runs many micro-batches, and what it holds beside the program's own values (`Runtime`).
+"""Work that a runtime does once per step of several micro-batches, and extra memory that it holds (`Runtime`).
 
-A task of a pipeline runs once for each micro-batch. What is computed of weights alone, their casts, is the same each time, and gradients
-that are only added up may be summed over devices when the last one is there.
+A pipeline task runs once per micro-batch. Values that depend only on weights, such as casts, are the same each time,
+and gradients that are only accumulated can be reduced over devices after the last micro-batch.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from workbench.core.path_patterns import find_parameter
 from workbench.core.program import Program
-from workbench.core.tensor import Role
+from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.hardware.runtime import Runtime
 from workbench.plan.plan import Plan
@@ -20,8 +20,7 @@ from workbench.propagation.structure.program_structure import Structure, returne
 
 
 class Cost(NamedTuple):
-    """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler
-    decomposes it together with a dot (see `windowed_dots`)."""
+    """The cost of one execution of a collective; `is_windowed`: decomposed together with a dot (`windowed_dots`)."""
 
     seconds: float
     links: tuple[str, ...]
@@ -30,78 +29,86 @@ class Cost(NamedTuple):
 
 
 def kernels_of_weights(kernels: Kernels, weights: frozenset[int]) -> frozenset[int]:
-    """The kernels of main that compute what depends on the arguments `weights` alone, without the products."""
+    """Return the kernels of main, except dots, that depend only on the arguments `weights`."""
     read: dict[int, list[int]] = {}
     for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
         read.setdefault(kernel, []).append(value)
     multiplying = {dot.kernel for dot in kernels.dots}
-    made = set(weights)
-    found = set()
+    of_weights = set(weights)
+    result = set()
     for kernel, values in sorted(read.items()):
-        if kernels.regions[kernel] == 0 and kernel not in multiplying and made.issuperset(values):
-            found.add(kernel)
-            made.update(kernels.written[kernels.writers == kernel].tolist())
-    return frozenset(found)
+        if kernels.regions[kernel] == 0 and kernel not in multiplying and of_weights.issuperset(values):
+            result.add(kernel)
+            of_weights.update(kernels.written[kernels.writers == kernel].tolist())
+    return frozenset(result)
 
 
 _FUSED = 8
-"""How many gradients of one size are made as one array at most: those of queries, keys and values are three."""
+"""Maximum gradients of one size computed as one array; queries, keys and values are three."""
 
 
 def shareable_values(program: Program, structure: Structure) -> frozenset[int]:
-    """The values of a pipeline's task that replicas may share where they share parameters and gradients: those that depend on no data,
-    those inside loops, and those that a gradient is made of by other operations than products."""
+    """Return values that replicas can share: independent of data, in loops, or non-dot inputs of gradients."""
     arguments = zip(structure.arguments, program.arguments, strict=True)
     of_data = {value for value, tensor in arguments if tensor.role is Role.INPUT}
     for op in map(structure.ops.__getitem__, structure.order):
         if op.region == 0 and not of_data.isdisjoint(op.operands):
             of_data.update(op.results)
-    found = {*range(len(structure.values))} - of_data
+    shareable = {*range(len(structure.values))} - of_data
     sizes = [prod(value.shape) for value in structure.values]
     results = zip(returned_values(structure, 0), program.results, strict=True)
     gradients = sorted((_FUSED * sizes[value], value) for value, tensor in results if tensor.role is Role.GRADIENT)
-    while gradients:  # the largest first, which reaches most
+    while gradients:  # largest first, which reaches the most values
         largest, value = gradients.pop()
-        found.add(value)
+        shareable.add(value)
         maker = structure.values[value].maker
         if maker >= 0 and not structure.ops[maker].work.flops:
-            makers = (each for each in structure.ops[maker].operands if each not in found and sizes[each] <= largest)
-            gradients += [(largest, each) for each in makers]
-    return frozenset(found)
+            makers = (operand for operand in structure.ops[maker].operands if operand not in shareable and sizes[operand] <= largest)
+            gradients += [(largest, operand) for operand in makers]
+    return frozenset(shareable)
 
 
 def defer_sums(partitioned: Propagated, costs: Sequence[Cost], sums: frozenset[int]) -> tuple[tuple[Cost, ...], float]:
-    """The costs without all-reduces of gradients that are returned in `sums`, and the seconds of these."""
+    """Return the costs without all-reduces of accumulated gradients (`sums`), and the seconds of these."""
     pairs = list(zip(partitioned.reshards, costs, strict=True))
-    deferred = [each.kind == "all-reduce" and is_summed_last(each, partitioned.structure, sums) for each, _ in pairs]
-    kept = tuple(cost._replace(seconds=0.0) if is_late else cost for cost, is_late in zip(costs, deferred, strict=True))
-    return kept, sum(cost.seconds for cost, is_late in zip(costs, deferred, strict=True) if is_late)
+    deferred = [
+        collective.kind == "all-reduce" and is_deferred_reduction(collective, partitioned.structure, sums) for collective, _ in pairs
+    ]
+    remaining = tuple(cost._replace(seconds=0.0) if is_late else cost for cost, is_late in zip(costs, deferred, strict=True))
+    return remaining, sum(cost.seconds for cost, is_late in zip(costs, deferred, strict=True) if is_late)
 
 
-def is_summed_last(reshard: InsertedCollective, structure: Structure, sums: frozenset[int]) -> bool:
-    """Whether a collective reduces what is then only added to the sums of gradients."""
+def is_deferred_reduction(reshard: InsertedCollective, structure: Structure, sums: frozenset[int]) -> bool:
+    """Return whether a collective reduces a value that is then only added to gradient sums."""
     first = structure.ops[reshard.before]
     if reshard.source is None or reshard.kind not in ("all-reduce", "reduce-scatter") or first.work.flops:
         return False
-    made = set(first.results)
+    dependent = set(first.results)
     for op in structure.ops[reshard.before + 1 :]:
-        if not made.isdisjoint(op.operands):
-            made.update(op.results)
-    returned = made.intersection(returned_values(structure, 0))
+        if not dependent.isdisjoint(op.operands):
+            dependent.update(op.results)
+    returned = dependent.intersection(returned_values(structure, 0))
     return bool(returned) and returned <= sums
 
 
 def add_state_copies(program: Program, structure: Structure, local_bytes: list[int], runtime: Runtime) -> None:
-    """Count what the runtime holds beside each optimiser's state: copies of the weight that it is of."""
-    weights = {tensor.path.partition("/")[2]: tensor.dtype for tensor in program.arguments if tensor.role is Role.PARAMETER}
+    """Add the copies of weights that the runtime holds beside each optimizer state."""
+    updated = (program.arguments[argument] for _, argument in program.carried)
+    weights = {tensor.path.partition("/")[2]: tensor for tensor in updated if tensor.role is Role.PARAMETER}
+    places: dict[str, int] = {}
+    for place, tensor in enumerate(program.arguments):
+        owner = find_parameter(tensor.path, weights) if tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) else None
+        if owner and tensor.shape == weights[owner].shape:
+            places[owner] = place
     has_master = program.precision.master is not None
-    for value, tensor in zip(structure.arguments, program.arguments, strict=True):
-        if tensor.role is Role.OPTIMIZER_STATE and (owner := find_parameter(tensor.path, weights)):
-            local_bytes[value] = round(local_bytes[value] * runtime.copies_beside(weights[owner], has_master=has_master))
+    for owner, place in places.items():
+        copies = runtime.copies_beside(weights[owner].dtype, has_master=has_master)
+        widths = copies * itemsize("float32") / itemsize(program.arguments[place].dtype)
+        local_bytes[structure.arguments[place]] += round(widths * local_bytes[structure.arguments[place]])
 
 
 def bucket_bytes(plan: Plan, runtime: Runtime) -> int:
-    """Bytes of the buffers of a step that shards state, or weights too, over axes along which devices hold other examples."""
+    """Return the bytes of communication buffers of a step that shards state or weights over data-parallel axes."""
     axes: dict[Role, set[str]] = {}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         axes.setdefault(tensor.role, set()).update(sharding.axes)

@@ -1,4 +1,4 @@
-"""The graph of a partitioned step: kernels as nodes, with their costs; edges pass through free operations and loops."""
+"""The graph of a partitioned step: kernels with costs as nodes, edges through free operations and loops."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,13 +26,13 @@ def graph_of(
     busy: Sequence[float] | NDArray[np.float64] = (),
     simulated: SimulatedStep | None = None,
 ) -> Graph:
-    """`busy` are the seconds of one execution of each kernel, `simulated` the step they make; both only where the hardware is known."""
+    """Return the graph; `busy`, seconds of one execution of each kernel, and `simulated` need hardware."""
     flow = _Flow(program, partitioned, kernels)
     flops = [0] * kernels.count
     for op, count in partitioned.local_flops.items():
         if kernels.of[op] >= 0:
             flops[kernels.of[op]] += count
-    largest = {each.kernel: each.op for each in sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))}
+    largest = {dot.kernel: dot.op for dot in sorted(kernels.dots, key=lambda dot: partitioned.local_flops.get(dot.op, 0))}
     nodes = (
         *(
             _make_node(number, largest.get(number, kernels.ops[number]), program, partitioned, kernels, flops[number], busy)
@@ -72,57 +72,57 @@ def _make_input(program: Program, partitioned: Propagated, argument: int) -> Gra
 
 
 class _Flow:
-    """Which nodes a value comes from. A node is a kernel by its number, then an input of the step."""
+    """Maps values to the nodes they come from: kernels by number, then inputs of the step."""
 
     def __init__(self, program: Program, partitioned: Propagated, kernels: Kernels) -> None:
         self._structure, self._kernels = partitioned.structure, kernels
         self.inputs = tuple(i for i, tensor in enumerate(program.arguments) if tensor.role is Role.INPUT)
-        self._nodes = {self._structure.arguments[each]: kernels.count + place for place, each in enumerate(self.inputs)}
-        self._last: dict[int, int] = {}  # for each region: its last operation, which returns its results
+        self._nodes = {self._structure.arguments[argument]: kernels.count + place for place, argument in enumerate(self.inputs)}
+        self._last: dict[int, int] = {}  # region -> last operation, which returns its results
         for index, op in enumerate(self._structure.ops):
             self._last[op.region] = index
-        self._inner: dict[int, list[int]] = {}  # for each loop or branch: its regions
+        self._inner: dict[int, list[int]] = {}  # loop or branch -> regions
         for number, region in enumerate(self._structure.regions):
             self._inner.setdefault(region.parent, []).append(number)
         self._known: dict[int, tuple[int, ...]] = {}
 
     def edges(self) -> tuple[tuple[int, int], ...]:
-        found: dict[tuple[int, int], None] = {}
+        pairs: dict[tuple[int, int], None] = {}
         for index, op in enumerate(self._structure.ops):
             if (reader := self._kernels.of[index]) >= 0:
                 for operand in op.operands:
-                    found.update(dict.fromkeys((maker, reader) for maker in self.makers(operand) if maker != reader))
-        return tuple(found)
+                    pairs.update(dict.fromkeys((maker, reader) for maker in self.makers(operand) if maker != reader))
+        return tuple(pairs)
 
     def makers(self, value: int) -> tuple[int, ...]:
-        """The nodes that a value comes from, through operations that are no kernel; a stack, not recursion: these may be thousands."""
-        entered: dict[int, tuple[tuple[int, ...], Iterator[int]]] = {}  # a loop carries its values back to itself
+        """Return the nodes that a value comes from; iterative, because chains may be thousands long."""
+        entered: dict[int, tuple[tuple[int, ...], Iterator[int]]] = {}  # breaks cycles of loop-carried values
         pending = [value]
         while pending:
-            each = pending[-1]
-            if each in self._known:
+            current = pending[-1]
+            if current in self._known:
                 pending.pop()
                 continue
-            if each not in entered:
-                sources = tuple(self._sources(each))
-                entered[each] = sources, iter(sources)
-            sources, left = entered[each]
-            if (source := next((one for one in left if one not in self._known and one not in entered), None)) is not None:
+            if current not in entered:
+                sources = tuple(self._sources(current))
+                entered[current] = sources, iter(sources)
+            sources, remaining = entered[current]
+            if (
+                source := next((candidate for candidate in remaining if candidate not in self._known and candidate not in entered), None)
+            ) is not None:
                 pending.append(source)
             else:
                 of_sources = (node for source in sources for node in self._known.get(source, ()))
-                self._known[each] = tuple(dict.fromkeys((*self._node(each), *of_sources)))
+                self._known[current] = tuple(dict.fromkeys((*self._node(current), *of_sources)))
         return self._known[value]
 
     def _node(self, value: int) -> tuple[int, ...]:
-        """The node that makes a value, if one does."""
         maker = self._structure.values[value].maker
         if maker < 0:
             return (self._nodes[value],) if value in self._nodes else ()
         return (self._kernels.of[maker],) if self._kernels.of[maker] >= 0 else ()
 
     def _sources(self, value: int) -> Iterator[int]:
-        """The values that one is computed from, where no node makes it."""
         record = self._structure.values[value]
         if self._node(value):
             return
@@ -131,9 +131,9 @@ class _Flow:
             yield from operands[record.result : record.result + 1]  # an argument of a loop's body
         elif record.maker in self._inner:
             for region in self._inner[record.maker]:
-                handed_on = self._structure.ops[self._last[region]].operands
-                if len(handed_on) == len(self._structure.ops[record.maker].results):
-                    yield handed_on[record.result]
+                returned = self._structure.ops[self._last[region]].operands
+                if len(returned) == len(self._structure.ops[record.maker].results):
+                    yield returned[record.result]
         else:
             yield from self._structure.ops[record.maker].operands
 
@@ -145,46 +145,45 @@ class _Flow:
         return kernel if kernel >= 0 else next(iter(self.makers(results[0])), -1) if results else -1
 
     def reader_of(self, send: InsertedCollective) -> int:
-        """The kernel that reads what is sent: that of the operation before which it runs, or the first in the same region after it."""
+        """Return the kernel that reads a collective's result: at its operation, or the first later one in the region."""
         if self._kernels.of[send.before] >= 0:
             return self._kernels.of[send.before]
         ops = self._structure.ops
-        region, waiting = ops[send.before].region, set(ops[send.before].results)
+        region, results = ops[send.before].region, set(ops[send.before].results)
         for index in range(send.before + 1, min(send.before + 200, len(ops))):
-            if ops[index].region == region and waiting & set(ops[index].operands):
+            if ops[index].region == region and results & set(ops[index].operands):
                 if self._kernels.of[index] >= 0:
                     return self._kernels.of[index]
-                waiting |= set(ops[index].results)
+                results |= set(ops[index].results)
         return -1
 
 
 def _list_sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
     times = [region.runs_per_step for region in partitioned.structure.regions]
-    lasting, waited = _send_seconds(partitioned, simulated)
-    for number, each in enumerate(partitioned.reshards):
-        operation, count = program.operations[each.sender], times[each.region]
-        devices = math.prod(axis_size(axis, mesh) for axis in each.axes)
+    durations, waits = _send_seconds(partitioned, simulated)
+    for number, collective in enumerate(partitioned.reshards):
+        operation, count = program.operations[collective.sender], times[collective.region]
+        devices = math.prod(axis_size(axis, mesh) for axis in collective.axes)
         yield GraphSend(
-            each.kind,
-            tuple(dict.fromkeys(map(base_axis, each.axes))),
-            flow.maker_of(each),
-            flow.reader_of(each),
+            collective.kind,
+            tuple(dict.fromkeys(map(base_axis, collective.axes))),
+            flow.maker_of(collective),
+            flow.reader_of(collective),
             operation.path,
             operation.source,
             count,
-            sent_bytes(each.kind, each.payload, devices) * count,
-            lasting.get(number, 0.0) * count,
-            waited.get(number, 0.0) * count,
+            sent_bytes(collective.kind, collective.payload, devices) * count,
+            durations.get(number, 0.0) * count,
+            waits.get(number, 0.0) * count,
         )
 
 
 def _send_seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
-    """For each collective: how long one execution takes, and how long the device waits for it."""
-    lasting: dict[int, float] = {}
-    waited: dict[int, float] = {}
+    durations: dict[int, float] = {}
+    waits: dict[int, float] = {}
     if simulated is not None:
         for region in range(len(partitioned.structure.regions)):
             numbers = simulated.reshards[region]
-            lasting.update(zip(numbers, (send.seconds for send in simulated.sends[region]), strict=True))
-            waited.update(zip(numbers, simulated.turns[region].waits, strict=True))
-    return lasting, waited
+            durations.update(zip(numbers, (send.seconds for send in simulated.sends[region]), strict=True))
+            waits.update(zip(numbers, simulated.turns[region].waits, strict=True))
+    return durations, waits

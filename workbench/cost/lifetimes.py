@@ -1,4 +1,4 @@
-"""When the values of a program are alive, as far as no layout changes it: computed once for a program and back end."""
+"""Layout-independent lifetimes of a program's values, computed once per program and back end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.on_chip_memory import accesses, loop_ends
 from workbench.propagation.module.operation_kinds import BRANCHING
-from workbench.propagation.structure.program_structure import Structure, TracedValue, unchanged_slots
+from workbench.propagation.structure.program_structure import Structure, TracedValue, invariant_slots
 from workbench.propagation.structure.stored_values import VIEWING, find_stacked
 
-_NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
+_NARROW = 4  # columns; narrower matrices are read in storage order
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
 Integers = NDArray[np.int64]
 ROLES = tuple(Role)
 
 
 class Cast(NamedTuple):
-    """Stacked weights that loops slice and cast to a narrower type: XLA casts the whole stack before the first of them."""
+    """Stacked weights that loops slice and cast to a narrower type: XLA casts the whole stack before the first loop."""
 
     operation: int  # the cast
     stack: int
-    share: float  # its bytes of the stack's
+    share: float  # bytes relative to the stack
     first: int
-    last: int  # the end of the last loop that reads it
-    last_of_all: int  # and of the last loop
+    last: int  # end of the last loop that reads it
+    last_of_all: int  # end of the last loop
 
 
 class Spans(NamedTuple):
-    """Stored values of a region: value, first and last position, role; one array each."""
+    """Stored values of a region: value, first and last position, and role, as parallel arrays."""
 
     values: Integers
     first: Integers
@@ -43,18 +43,18 @@ class Spans(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lifetimes:
-    """Lifetimes and what else never changes with the layout."""
+    """Lifetimes and other facts independent of the layout."""
 
     regions: tuple[Spans, ...]
     extents: tuple[tuple[int, int], ...]  # first and last position of each region
-    born: Integers  # the operation that makes each value, -1 for an argument
+    born: Integers  # operation that makes each value, -1 for an argument
     gathering: tuple[int, ...]  # operations XLA runs on whole arrays
-    reduces_in_place: bool  # an all-reduce's result takes the memory of its operand
+    reduces_in_place: bool  # an all-reduce reuses its operand's memory
     accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip_memory.accesses`
-    loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
+    loop_ends: Mapping[tuple[int, int], int]  # (region, position) of a loop -> last position of its body
     casts: tuple["Cast", ...]
-    transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): the value copied for it in another order
-    stacked: Mapping[int, int] = field(default_factory=dict)  # stacks that loops write: what makes the parts (`find_stacked`)
+    transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, first position of the transposed copy)
+    stacked: Mapping[int, int] = field(default_factory=dict)  # stacks written by loops -> operation that makes the parts (`find_stacked`)
 
 
 def lifetimes_of(
@@ -67,14 +67,19 @@ def lifetimes_of(
     copies_transposed: bool,
     fuses: bool = True,
 ) -> Lifetimes:
-    """Computed once a program. `held`: values that stay until a position, read or not (`offloading.held_until_fetched`);
-    `recomputes`: the back end fuses elementwise operations into whatever reads them; `copies_transposed`: it
-    copies what is read in another order than it is stored in; `fuses`: it fuses at all (else each kernel's results are stored)."""
-    kept = kernels.last_reads if recomputes or not fuses else None
+    """Compute lifetimes, once per program.
+
+    `held`: values kept until a position (`held_until_fetched`); `recomputes`: the back end fuses elementwise operations
+    into each reader; `copies_transposed`: it copies values that are read in another order than stored; `fuses`: it
+    fuses at all (else each kernel's results are stored).
+    """
+    last_reads = kernels.last_reads if recomputes or not fuses else None
     extents = _measure_extents(structure)
-    last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
-    returned = [value if kept is None else _resolve_view(structure, value) for value in structure.returned]
-    carried = {each for result, _ in program.carried for each in (returned[result], _resolve_view(structure, returned[result]))}
+    last_use = (
+        {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if last_reads is None else dict(last_reads)
+    )
+    returned = [_updated(structure, value if last_reads is None else _resolve_view(structure, value)) for value in structure.returned]
+    carried = {value_id for result, _ in program.carried for value_id in (returned[result], _resolve_view(structure, returned[result]))}
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
     in_place = _loop_buffers_in_place(structure, last_use) | _made_in_branches(structure)
@@ -108,15 +113,20 @@ def lifetimes_of(
 
 
 def _resolve_view(structure: Structure, value: int) -> int:
-    """The value whose memory a value is a view of."""
-    while (born := structure.values[value].maker) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
-        value = structure.ops[born].operands[0]
+    while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in VIEWING and len(structure.ops[maker].results) == 1:
+        value = structure.ops[maker].operands[0]
+    return value
+
+
+def _updated(structure: Structure, value: int) -> int:
+    """Return the value whose memory in-place updates made this one in."""
+    while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].updates_in_place:
+        value = structure.ops[maker].operands[0]
     return value
 
 
 def _is_reversed_weight(structure: Structure, value: TracedValue) -> bool:
-    """Whether a value is an argument of main reversed, as the gradient of a convolution's input reads its weights: XLA:CPU copies those at
-    the start of the step."""
+    """Return whether it is a reversed argument (a convolution's input gradient), copied at the start by XLA:CPU."""
     op = structure.ops[value.maker]
     return op.kind == "stablehlo.reverse" and structure.values[op.operands[0]].maker < 0 and op.region == 0
 
@@ -126,10 +136,12 @@ def _is_argument(structure: Structure, value: int, region: int) -> bool:
 
 
 def _find_transposed_copies(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Values that are copied into another order: what the gradient of a convolution's weights reads, for its windows move along the first
-    dimension too, which is a batch in no other; and the left operand of a dot that sums over more than its first dimension, as the gradient
-    of a matrix does, unless it is narrow. A matrix is transposed as it is read, what has more dimensions is not; gradients are made in both
-    orders."""
+    """Yield values that are copied in another order.
+
+    These are the operands of a convolution's weight gradient, whose windows also move along the first dimension, the
+    batch in other convolutions; and the left operand of a dot that contracts its first dimension, as a matrix gradient
+    does, unless it is a matrix (transposed on reading) or narrow. Gradients are made in both orders.
+    """
     for index, op in enumerate(structure.ops):
         value = structure.values[op.operands[0]] if op.operands else None
         if value and op.kind == "stablehlo.dot_general" and 0 in op.work.contracted and len(value.shape) > 2 and value.shape[-1] > _NARROW:
@@ -137,7 +149,9 @@ def _find_transposed_copies(program: Program, structure: Structure, extents: Seq
             yield index, op.operands[0], structure.ops[value.maker].position if is_gradient else op.position
         if op.kind == "stablehlo.convolution" and 0 in op.crossing_dims:
             start = extents[op.region][0]
-            yield from ((index, each, start if _is_argument(structure, each, op.region) else op.position) for each in op.operands[:2])
+            yield from (
+                (index, operand, start if _is_argument(structure, operand, op.region) else op.position) for operand in op.operands[:2]
+            )
 
 
 def _is_stored(value: TracedValue) -> bool:
@@ -148,7 +162,7 @@ def _role(program: Program, born: int, shape: tuple[int, ...], parameters: set[t
     path = program.operations[born].path
     if is_output:
         return Role.OUTPUT
-    # What has a parameter's shape in the backward pass or the optimiser is a gradient or made of one.
+    # A parameter's shape in the backward pass or optimizer indicates a gradient or a value computed from one.
     return Role.GRADIENT if shape in parameters and path.startswith(("grad/", "optimizer/")) else Role.ACTIVATION
 
 
@@ -165,43 +179,38 @@ def _measure_extents(structure: Structure) -> list[tuple[int, int]]:
 
 
 def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> set[int]:
-    """Results of a loop that reuse the buffer they started in: what the body passes on unchanged, and what no one reads afterwards.
-
-    `last_use` of what they take over is moved to theirs.
-    """
-    found = set()
+    """Return loop results that reuse their initial buffer: unchanged or not read later; moves `last_use` accordingly."""
+    in_place = set()
     for loop in structure.body_of:
         op = structure.ops[loop]
-        unchanged = unchanged_slots(structure, loop)
+        unchanged = invariant_slots(structure, loop)
         for slot, result in enumerate(op.results):
             start = structure.values[op.operands[slot]]
             dies_here = start.maker >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
             if slot in unchanged:
-                found.add(result)
+                in_place.add(result)
             elif dies_here:
                 last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
-                found.add(result)
-    return found
+                in_place.add(result)
+    return in_place
 
 
 def _made_in_branches(structure: Structure) -> set[int]:
-    """What the branches of a condition make and return, through views: it is made where the condition's results are, one branch's as well
-    as another's."""
-    found: set[int] = set()
+    """Return values that branches return, through views; they are made in the condition's result buffers."""
+    values: set[int] = set()
     ends = {op.region: op for op in structure.ops if op.kind == "stablehlo.return"}
     for number, region in enumerate(structure.regions):
         if region.parent < 0 or structure.ops[region.parent].kind not in BRANCHING or number not in ends:
             continue
-        made = {_resolve_view(structure, value) for value in ends[number].operands}
-        found |= {value for value in made if structure.values[value].region == number}
-    return found
+        returned = {_resolve_view(structure, value) for value in ends[number].operands}
+        values |= {value for value in returned if structure.values[value].region == number}
+    return values
 
 
 def _find_casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:
-    """Casts of slices of arguments that loops of main read."""
     bodies = {body: structure.ops[loop].position for loop, body in structure.body_of.items() if structure.ops[loop].region == 0}
     slices = {op.results[0]: op for op in structure.ops if op.region in bodies and op.kind == "stablehlo.dynamic_slice"}
-    found: dict[tuple[int, str], Cast] = {}
+    casts: dict[tuple[int, str], Cast] = {}
     for index, op in enumerate(structure.ops):
         if op.kind == "stablehlo.reshape" and op.operands[0] in slices:
             slices[op.results[0]] = slices[op.operands[0]]
@@ -211,9 +220,9 @@ def _find_casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Ite
         share = itemsize(narrow) / itemsize(structure.values[stack].dtype)
         if stack in structure.arguments and share < 1:
             first, last = bodies[op.region], extents[op.region][1]
-            known = found.get((stack, narrow))
+            earlier = casts.get((stack, narrow))
             of_all = max(extents[body][1] for body in bodies)
-            found[stack, narrow] = Cast(
-                index, stack, share, min(first, known.first) if known else first, max(last, known.last) if known else last, of_all
+            casts[stack, narrow] = Cast(
+                index, stack, share, min(first, earlier.first) if earlier else first, max(last, earlier.last) if earlier else last, of_all
             )
-    yield from found.values()
+    yield from casts.values()

@@ -1,9 +1,9 @@
-"""Memory on one device over the step: the lifetimes of the partitioned program's values, summed; its peak, by role.
+"""Memory of one device over the step, by role, from the lifetimes of the partitioned program's values.
 
-Arguments are alive throughout the step, and a carried result is written over its argument (donation). A value is alive from the operation
-that makes it to its last reader, a fused one (see `propagation.structure` and `cost.fusion`) not at all. A loop's values are the loop's
-while it runs: what is alive inside at its worst moment is added at the loop's position. Left out is what the compiler keeps on the chip,
-and what uses, for a while, the memory that is set apart for a result.
+Arguments live throughout the step, and a carried result overwrites its argument (donation). A value lives from its
+operation to its last reader; fused values (see `propagation.structure` and `cost.fusion`) take no memory. A loop's peak
+is added at the loop's position. Values in on-chip memory, and values that temporarily use a result's buffer, are not
+counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ from workbench.propagation.structure.stored_values import VIEWING
 from workbench.reports.device_memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
-_OPTIMIZER = "optimizer/"  # the scope of the update: a weight that is gathered there is written over the one before
+_OPTIMIZER = "optimizer/"  # scope of the update, where a gathered weight overwrites the previous one
 
 
 @dataclass(slots=True)
 class _Life:
-    """What is alive in a region from one position to another: a value of the program, or a buffer that belongs to none."""
+    """The lifetime of a value, or of a buffer without a value, in a region."""
 
     region: int
     first: int
@@ -34,8 +34,8 @@ class _Life:
     bytes: int
     path: str = ""
     value: int = -1
-    places: tuple[int, ...] = ()  # where it is written and read
-    kernels: tuple[int, ...] = (-1,)  # that write or read it, see `on_chip`
+    places: tuple[int, ...] = ()  # positions where it is written and read
+    kernels: tuple[int, ...] = (-1,)  # kernels that write or read it, see `on_chip`
 
     @property
     def interval(self) -> Interval:
@@ -43,11 +43,7 @@ class _Life:
 
 
 class MemoryOverStep:
-    """What is alive on one device at each position of a step.
-
-    `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any;
-    `updates_in_place` as in `Runtime`; `buckets` are bytes of its buffers, throughout the step.
-    """
+    """Memory of one device over a step; `on_chip` places values on the chip, `buckets` are bytes of runtime buffers."""
 
     def __init__(
         self,
@@ -65,14 +61,16 @@ class MemoryOverStep:
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
-        self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its memory
+        self._freed = np.full(
+            len(self._structure.ops) + 1, np.iinfo(np.int64).max
+        )  # operation -> position where a collective reuses its memory
         self._buffers = [*self._collective_buffers(), *self._cast_buffers(beside_chip=on_chip is not None), *self._transposed_buffers()]
         if buckets:
             self._buffers.append(_Life(0, *lifetimes.extents[0], buckets, "buckets of gradients and gathered weights"))
         self._working = 0
         self._exclude_unallocated(on_chip)
         self._gathered = self._gather_whole()
-        self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and the bytes alive there by role
+        self._inner: dict[int, tuple[int, Integers]] = {}  # loop -> region with the highest peak, and its bytes by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
             alive = self._live_bytes(region)
             worst = alive[:, int(alive.sum(axis=0).argmax())]
@@ -80,30 +78,36 @@ class MemoryOverStep:
             if parent not in self._inner or worst.sum() > self._inner[parent][1].sum():
                 self._inner[parent] = region, worst
         self._main = self._live_bytes(0)
-        self._main[_OUTPUT] = self._results  # set apart from the start
+        self._main[_OUTPUT] = self._results  # allocated from the start
         self._main += self._argument_bytes()[:, None]
 
     def _collective_buffers(self) -> Iterator[_Life]:
-        """Results of collectives; one that is its operand's last reader reuses that memory from then on."""
+        """Yield results of collectives; a collective that is its operand's last reader frees that memory."""
         reduced: set[tuple[int | None, int]] = set()
-        for each in self._partitioned.reshards:
-            if each.kind == "all-reduce":
-                if self._lifetimes.reduces_in_place or (each.source, each.before) in reduced:
-                    continue  # in the same buffer; as is what is reduced over other axes again
-                reduced.add((each.source, each.before))
-            operation = self._program.operations[each.sender]
+        for collective in self._partitioned.reshards:
+            if collective.kind == "all-reduce":
+                if self._lifetimes.reduces_in_place or (collective.source, collective.before) in reduced:
+                    continue  # reduced in place, also over several axes in sequence
+                reduced.add((collective.source, collective.before))
+            operation = self._program.operations[collective.sender]
             if self._updates_in_place and operation.path.startswith(_OPTIMIZER):
                 continue
-            yield _Life(each.region, each.first_use, each.last_use, each.local_bytes, f"{operation.path} ({each.kind})")
-            if each.frees_source and each.source is not None:
-                self._freed[each.source] = each.first_use
+            yield _Life(
+                collective.region,
+                collective.first_use,
+                collective.last_use,
+                collective.local_bytes,
+                f"{operation.path} ({collective.kind})",
+            )
+            if collective.frees_source and collective.source is not None:
+                self._freed[collective.source] = collective.first_use
 
     def _cast_buffers(self, *, beside_chip: bool) -> Iterator[_Life]:
-        """Stacked weights as cast for a loop's dots. Chips with on-chip memory keep them to the end of the last loop."""
-        for each in self._lifetimes.casts:
-            path = self._program.operations[each.operation].path
-            size = int(self._sizes[each.stack] * each.share)
-            yield _Life(0, each.first, each.last_of_all if beside_chip else each.last, size, path)
+        """Yield casts of stacked weights for loops; chips with on-chip memory keep them to the end of the last loop."""
+        for cast in self._lifetimes.casts:
+            path = self._program.operations[cast.operation].path
+            size = int(self._sizes[cast.stack] * cast.share)
+            yield _Life(0, cast.first, cast.last_of_all if beside_chip else cast.last, size, path)
 
     def _transposed_buffers(self) -> Iterator[_Life]:
         for index, value, first in self._lifetimes.transposed:
@@ -111,18 +115,18 @@ class MemoryOverStep:
             yield _Life(op.region, first, op.position, int(self._sizes[value]), self._program.operations[index].path)
 
     def _exclude_unallocated(self, on_chip: OnChip | None) -> None:
-        """Count no bytes for what stays on the chip, or fits into memory set apart for a result."""
+        """Zero the bytes of values that stay on the chip or fit into a result's buffer."""
         if on_chip is None and not self._results:
             return
         lives = [*self._value_lives(beside_chip=on_chip is not None), *self._buffers]
         if on_chip is not None:
-            intervals = [each.interval for each in lives]
+            intervals = [life.interval for life in lives]
             self._working = on_chip.peak_bytes(intervals)
-            for each, is_placed in zip(lives, on_chip.select_kept(intervals, self._working), strict=True):
+            for life, is_placed in zip(lives, on_chip.select_kept(intervals, self._working), strict=True):
                 if is_placed:
-                    self._zero_bytes(each)
-        for each in self._lives_in_results(lives):
-            self._zero_bytes(each)
+                    self._zero_bytes(life)
+        for life in self._lives_in_results(lives):
+            self._zero_bytes(life)
 
     def _zero_bytes(self, life: _Life) -> None:
         life.bytes = 0
@@ -130,7 +134,6 @@ class MemoryOverStep:
             self._sizes[life.value] = 0
 
     def _value_lives(self, *, beside_chip: bool) -> Iterator[_Life]:
-        """Values of the program; what writes and reads them is asked for beside memory on the chip only."""
         for region, spans in enumerate(self._lifetimes.regions):
             rows = zip(spans.values.tolist(), spans.first.tolist(), self._last_positions(spans).tolist(), spans.roles.tolist(), strict=True)
             for value, first, last, role in rows:
@@ -143,7 +146,7 @@ class MemoryOverStep:
                     yield _Life(region, first, last, int(self._sizes[value]), value=value, places=places, kernels=kernels)
 
     def _lives_in_results(self, lives: Sequence[_Life]) -> Iterator[_Life]:
-        """Values that use a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
+        """Yield values that use a result's buffer before it is written, largest first, as XLA reuses allocations."""
         spans = self._lifetimes.regions[0]
         rows = [
             (int(self._sizes[value]), int(first) + self._is_view(value))
@@ -151,33 +154,30 @@ class MemoryOverStep:
             if role == _OUTPUT
         ]
         ends = self._lifetimes.loop_ends
-        by_size = sorted((each for each in lives if each.bytes), key=lambda each: -each.bytes)
+        by_size = sorted((life for life in lives if life.bytes), key=lambda life: -life.bytes)
         for room, until in sorted(rows, reverse=True):
             occupied = np.zeros(until + 1, dtype=bool)
-            for each in by_size:
-                last = ends.get((each.region, each.last), each.last)
-                if 0 < each.bytes <= room and last < until and not occupied[each.first : last + 1].any():
-                    occupied[each.first : last + 1] = True
-                    yield each
+            for life in by_size:
+                last = ends.get((life.region, life.last), life.last)
+                if 0 < life.bytes <= room and last < until and not occupied[life.first : last + 1].any():
+                    occupied[life.first : last + 1] = True
+                    yield life
 
     def _is_view(self, value: int) -> bool:
-        """Whether a value shares its operand's memory."""
         return self._structure.ops[self._structure.values[value].maker].kind in VIEWING
 
     @property
     def bytes_anywhere(self) -> int:
-        """Bytes of temporaries at their worst moment, with those that stay on the chip; 0 where it has no memory of its own."""
+        """Peak bytes of temporaries including on-chip memory; 0 if the chip has none."""
         return self._working
 
     def memory(self) -> Memory:
-        """Bytes at the peak by role."""
         totals = zip(ROLES, map(int, self._main[:, self._peak_position()]), strict=True)
         by_role = {role: count for role, count in totals if count}
         computed = sum(count for role, count in by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT))
         return Memory(by_role, working=max(self._working, computed))
 
     def curve(self) -> MemoryCurve:
-        """Bytes by role at each position of main."""
         start = self._lifetimes.extents[0][0]
         paths = [""] * self._main.shape[1]
         for operation, op in zip(self._program.operations, self._structure.ops, strict=True):
@@ -187,17 +187,17 @@ class MemoryOverStep:
         return MemoryCurve(tuple(paths), by_role)
 
     def alive(self, place: int | None = None) -> tuple[Alive, ...]:
-        """The values alive at a position of main, or at the peak; the largest first."""
+        """Return the values alive at a position of main, default the peak; largest first."""
         merged: dict[tuple[str, Role], list[int]] = {}
         arguments = zip(self._program.arguments, self._structure.arguments, strict=True)
-        here = ((tensor, value) for tensor, value in arguments if not self._structure.values[value].on_host)
-        held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in here]
+        on_device = ((tensor, value) for tensor, value in arguments if not self._structure.values[value].on_host)
+        held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in on_device]
         for path, role, count in (*held, *self._live_at(0, self._peak_position() if place is None else place)):
             sums = merged.setdefault((path, role), [0, 0])
             sums[0] += count
             sums[1] += 1
         alive = [Alive(path, role, count, number) for (path, role), (count, number) in merged.items() if count]
-        return tuple(sorted(alive, key=lambda each: (-each.bytes, each.path)))
+        return tuple(sorted(alive, key=lambda entry: (-entry.bytes, entry.path)))
 
     def _peak_position(self) -> int:
         return int(self._main.sum(axis=0).argmax())
@@ -210,35 +210,31 @@ class MemoryOverStep:
         return held
 
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
-        """By region, (position, bytes): what XLA gathers whole for an FFT, a top-k or a cumulative sum that is sharded, besides what is
-        sent."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        brought = {each.before: each for each in self._partitioned.reshards if each.kind == "all-gather"}
+        """Return (position, bytes) by region of values gathered whole, e.g. for a sharded FFT, beside the collectives."""
+        by_region: dict[int, list[tuple[int, int]]] = {}
+        gathers = {collective.before: collective for collective in self._partitioned.reshards if collective.kind == "all-gather"}
         for index in dict.fromkeys((*self._lifetimes.gathering, *self._partitioned.unpartitioned)):
             op, is_whole = self._structure.ops[index], index in self._partitioned.unpartitioned
-            if (
-                op.windows is not None and not is_whole
-            ):  # most exchange borders; of what is gathered each reads all that its windows reach over
-                whole = brought[index].local_bytes + int(self._sizes[op.results[0]]) if index in brought else 0
+            if op.windows is not None and not is_whole:  # most exchange halos; gathered operands are read as far as the windows reach
+                whole = gathers[index].local_bytes + int(self._sizes[op.results[0]]) if index in gathers else 0
             else:
-                touched = (*(() if index in brought else op.operands[:1]), *op.results)
+                touched = (*(() if index in gathers else op.operands[:1]), *op.results)
                 values = [
                     self._structure.values[value] for value in touched if self._is_sharded(value, () if is_whole else op.crossing_dims)
                 ]
                 whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
-                found.setdefault(op.region, []).append((op.position, whole))
-        return found
+                by_region.setdefault(op.region, []).append((op.position, whole))
+        return by_region
 
     def _is_sharded(self, value: int, dims: tuple[int, ...]) -> bool:
-        lies = self._partitioned.dims[value]
-        return lies is not None and any(axes for dim, axes in enumerate(lies) if dim in dims or not dims)
+        value_dims = self._partitioned.dims[value]
+        return value_dims is not None and any(axes for dim, axes in enumerate(value_dims) if dim in dims or not dims)
 
     def _last_positions(self, spans: Spans) -> Integers:
         return np.maximum(np.minimum(spans.last, self._freed[self._lifetimes.born[spans.values]]), spans.first)
 
     def _live_bytes(self, region: int) -> Integers:
-        """Bytes by role at each position of a region."""
         start, stop = self._lifetimes.extents[region]
         spans = self._lifetimes.regions[region]
         width = max(stop - start + 2, 1)
@@ -247,10 +243,10 @@ class MemoryOverStep:
         np.add.at(changes, spans.roles * width + spans.first - start, counts)
         np.add.at(changes, spans.roles * width + self._last_positions(spans) - start + 1, -counts)
         table = changes.reshape(len(ROLES), width)
-        for each in self._buffers:
-            if each.region == region:
-                table[_ACTIVATION, each.first - start] += each.bytes
-                table[_ACTIVATION, min(each.last, stop) - start + 1] -= each.bytes
+        for buffer in self._buffers:
+            if buffer.region == region:
+                table[_ACTIVATION, buffer.first - start] += buffer.bytes
+                table[_ACTIVATION, min(buffer.last, stop) - start + 1] -= buffer.bytes
         for position, count in self._gathered.get(region, ()):
             table[_ACTIVATION, position - start] += count
             table[_ACTIVATION, position - start + 1] -= count
@@ -261,17 +257,19 @@ class MemoryOverStep:
         return alive
 
     def _live_at(self, region: int, place: int) -> Iterator[tuple[str, Role, int]]:
-        """(path, role, bytes) of each value alive at a place of a region, those of the loop that runs there too."""
+        """Yield (path, role, bytes) of each value alive at a position of a region, including inner loops."""
         start, stop = self._lifetimes.extents[region]
         position, spans = start + place, self._lifetimes.regions[region]
-        is_there = (spans.first <= position) & (position <= self._last_positions(spans)) | (spans.roles == _OUTPUT)  # set apart
-        for index in np.flatnonzero(is_there):
+        is_alive = (spans.first <= position) & (position <= self._last_positions(spans)) | (
+            spans.roles == _OUTPUT
+        )  # outputs are allocated throughout
+        for index in np.flatnonzero(is_alive):
             value = int(spans.values[index])
             named_after = self._lifetimes.stacked.get(value, self._structure.values[value].maker)
             yield self._program.operations[named_after].path, ROLES[spans.roles[index]], int(self._sizes[value])
-        for each in self._buffers:
-            if each.region == region and each.first <= position <= min(each.last, stop):
-                yield each.path, Role.ACTIVATION, each.bytes
+        for buffer in self._buffers:
+            if buffer.region == region and buffer.first <= position <= min(buffer.last, stop):
+                yield buffer.path, Role.ACTIVATION, buffer.bytes
         for loop, (inner, _) in self._inner.items():
             if self._structure.ops[loop].region == region and self._structure.ops[loop].position == position:
                 yield from self._live_at(inner, int(self._live_bytes(inner).sum(axis=0).argmax()))

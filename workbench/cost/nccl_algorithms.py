@@ -1,11 +1,11 @@
-"""Seconds of collectives between GPUs, by the algorithms and protocols that NCCL chooses from: rings, trees; Simple, LL128, LL.
+"""Predict the time of collectives between GPUs with NCCL's algorithms (ring, tree) and protocols (Simple, LL128, LL).
 
-Letters as in `communication`; a group has `m` devices in each of `N` nodes, `n` in all. Each choice is a line, alpha + beta V, and for each
-size the quickest is taken, as NCCL does by its own table of the same form. Where a network's shares were measured (`Link.reduces`,
-`Link.gathers`), they count instead of a protocol's.
+A group has `m` devices in each of `N` nodes, `n` in total; other letters as in `collective_times`. Each choice is a
+line, alpha + beta V, and the fastest is taken for each size, as in NCCL's own table. Measured shares of a network
+(`Link.reduces`, `Link.gathers`) replace those of a protocol.
 
-Source: NCCL (2.18), src/graph/tuning.cc, `ncclTopoTuneModel`: steps of a ring and of a tree, `baseLat`, `hwLat`, the shares of the
-bandwidth that LL128, LL and trees have, the network's overhead in every step of a ring that leaves a node.
+Source: NCCL (2.18), src/graph/tuning.cc, `ncclTopoTuneModel`: steps of ring and tree, `baseLat`, `hwLat`, bandwidth
+shares of LL128, LL and trees, network overhead of each ring step between nodes.
 """
 
 from math import ceil, exp, inf, log, log2
@@ -17,7 +17,7 @@ from workbench.hardware.hardware import NCCL_PROTOCOLS, Link, MeasuredShares
 
 
 class Line(NamedTuple):
-    """Seconds that do not depend on the payload, seconds a byte of it, and the least it takes however small the payload is."""
+    """Constant seconds, seconds per payload byte, and a minimum."""
 
     alpha: float
     beta: float
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """How NCCL moves a chunk: seconds to begin, and its latency inside and between nodes and its bandwidth as shares of Simple's."""
+    """An NCCL protocol: startup seconds, and latencies inside and between nodes and bandwidth relative to Simple."""
 
     begins: float
     inside: float
@@ -45,8 +45,11 @@ _NO_LINK = Link("none", inf, 0.0)
 
 
 class SwitchedGroup(NamedTuple):
-    """The devices of a collective: `m` in each of `N` nodes. `port` and `adapter` are bytes a second that a device's port, and its share of
-    its node's adapters, achieve in general; `own` what the slower of the two has."""
+    """The devices of a collective: `m` in each of `N` nodes.
+
+    `port` and `adapter` are the achieved bytes per second of a device's port, and of its share of the node's adapters;
+    `own` is the nominal bandwidth of the slower one.
+    """
 
     m: int
     N: int
@@ -62,23 +65,24 @@ class SwitchedGroup(NamedTuple):
 
     @property
     def bottleneck(self) -> Link:
-        """The network if the group leaves a node, else the link inside it."""
+        """The network if the group spans nodes, else the link inside."""
         return self.between or self.inside or _NO_LINK
 
-    def seconds_a_byte(self, measured: MeasuredShares) -> float:
-        """Of what passes each device of a ring: through its port, unless its step goes to another node; and between nodes over the adapters
-        of all of a node's devices, each of which some ring leaves by."""
+    def seconds_per_byte(self, measured: MeasuredShares) -> float:
+        """Return seconds per byte of a ring.
+
+        Bytes pass the device's port, or between nodes the adapters of all devices of the node, as rings leave by each.
+        """
         if not measured:
             return max((1 - 1 / self.m if self.N > 1 else 1) / self.port, 1 / (self.m * self.adapter))
-        share = share_over(self.n, measured)
+        share = interpolate_share(self.n, measured)
         return 1 / (self.own * share * (self.m if self.between else 1))
 
 
-def share_over(devices: int, measured: MeasuredShares) -> float:
-    """The share of the bandwidth that so many devices reach: between measured counts in proportion of the logarithms, beyond them as at the
-    nearest.
+def interpolate_share(devices: int, measured: MeasuredShares) -> float:
+    """Return the bandwidth share for this number of devices, interpolated over the logarithm of measured counts.
 
-    >>> round(share_over(16, ((8, 0.8), (32, 0.2))), 6)
+    >>> round(interpolate_share(16, ((8, 0.8), (32, 0.2))), 6)
     0.4
     """
     counts, shares = zip(*measured, strict=True)
@@ -86,35 +90,35 @@ def share_over(devices: int, measured: MeasuredShares) -> float:
 
 
 def gather_lines(group: SwitchedGroup) -> tuple[Line, ...]:
-    """All-gather of V bytes, and reduce-scatter backwards: a ring."""
+    """Return lines for an all-gather, or a reduce-scatter, of V bytes: a ring."""
     link = group.bottleneck
-    return tuple(_ring(group, PROTOCOLS[each], 1, link.gathers) for each in link.protocols)
+    return tuple(_ring(group, PROTOCOLS[name], 1, link.gathers) for name in link.protocols)
 
 
 def reduce_lines(group: SwitchedGroup) -> tuple[Line, ...]:
-    """All-reduce of V bytes: two turns of a ring, or up and down a tree."""
+    """Return lines for an all-reduce of V bytes: two ring passes, or up and down a tree."""
     link = group.bottleneck
-    chosen = [PROTOCOLS[each] for each in link.protocols]
-    if link.reduces:  # by what NCCL chose then
-        whole = 2 * (group.n - 1) / group.n * group.seconds_a_byte(link.reduces)
-        return (Line(_tree(group, chosen[0]).alpha, whole),)
-    return (*(_ring(group, each, 2, ()) for each in chosen), *(_tree(group, each) for each in chosen if group.N > 1))
+    protocols = [PROTOCOLS[name] for name in link.protocols]
+    if link.reduces:  # measured with NCCL's own choice
+        beta = 2 * (group.n - 1) / group.n * group.seconds_per_byte(link.reduces)
+        return (Line(_tree(group, protocols[0]).alpha, beta),)
+    return (*(_ring(group, protocol, 2, ()) for protocol in protocols), *(_tree(group, protocol) for protocol in protocols if group.N > 1))
 
 
 def _ring(group: SwitchedGroup, protocol: Protocol, turns: int, measured: MeasuredShares) -> Line:
-    """Of the n - 1 steps of a turn N go between nodes; where any does, none is quicker than the network's overhead."""
+    """Return a ring's line; N of n - 1 steps go between nodes, which makes all wait for the network overhead."""
     between, steps = group.between or _NO_LINK, group.n - 1
     outward = min(group.N, steps) if group.N > 1 else 0
     alpha = (steps - outward) * _inside(group, protocol) + outward * between.latency * protocol.between
-    beta = steps / group.n * group.seconds_a_byte(measured) / (1 if measured else protocol.bandwidth)
+    beta = steps / group.n * group.seconds_per_byte(measured) / (1 if measured else protocol.bandwidth)
     return Line(protocol.begins + turns * alpha, turns * beta, turns * steps * between.overhead * protocol.between)
 
 
 def _tree(group: SwitchedGroup, protocol: Protocol) -> Line:
-    """A chain inside each node, a binary tree of nodes, up and down."""
+    """Return a tree's line: a chain inside each node and a binary tree of nodes, up and down."""
     between = (group.between or _NO_LINK).latency * protocol.between
     alpha = 2 * ((group.m - 1) * _inside(group, protocol) + ceil(log2(group.N)) * between)
-    return Line(protocol.begins + alpha, 2 * group.seconds_a_byte(()) / _TREE_SHARE / protocol.bandwidth)
+    return Line(protocol.begins + alpha, 2 * group.seconds_per_byte(()) / _TREE_SHARE / protocol.bandwidth)
 
 
 def _inside(group: SwitchedGroup, protocol: Protocol) -> float:

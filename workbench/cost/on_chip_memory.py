@@ -1,9 +1,10 @@
-"""Which values the compiler keeps in on-chip memory, so that they take no device memory: XLA:TPU's memory-space assignment, to first order.
+"""Predict which values stay in on-chip memory and take no device memory: XLA:TPU's memory-space assignment, to first
+order.
 
-Values are taken in the order of their benefit from on-chip memory over the root of their size: bytes times accesses, five times as much in
-a loop (`memory_space_assignment`: `GetMemoryBoundedness`, `kWhileExecutionCount`). A value stays there if it fits beside those before it
-for all its life and is never unused for long: not between two accesses for more than so many times what copying it would take
-(`CanAllocateInAlternateMemoryNoCopy`). Others may be copied there for a while, and take device memory all the same.
+Values are ranked by benefit over the square root of size: bytes times accesses, times five in a loop
+(`memory_space_assignment`: `GetMemoryBoundedness`, `kWhileExecutionCount`). A value stays if it fits beside
+higher-ranked values for its whole life, and no gap between accesses exceeds a multiple of its copy time
+(`CanAllocateInAlternateMemoryNoCopy`). Values that are copied in temporarily still take device memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,61 +30,59 @@ Seconds = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """One value's lifetime: region, the positions where it is written and read in rising order, and bytes."""
+    """One value's lifetime: region, sorted positions where it is written and read, and bytes."""
 
     region: int
     places: tuple[int, ...]
     bytes: int
-    kernels: tuple[int, ...]  # that write or read it; -1 for a collective, and for a loop that takes it as a whole
+    kernels: tuple[int, ...]  # that write or read it; -1 for a collective, or a loop that takes it whole
 
     @property
     def is_carried(self) -> bool:
-        """Whether loops carry it, which have to find it where they left it."""
+        """Return whether loops carry it and need it at the same address."""
         return len(self.places) > _BOTH_ENDS and -1 in self.kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnChip:
-    """On-chip memory during one step: `capacity` bytes, `copying` seconds a byte to and from device memory; seconds that pass until each
-    position of the program begins and ends, a loop's body weighted as XLA does."""
+    """On-chip memory during one step; `copying` is seconds per byte, `begins` and `ends` are seconds by position."""
 
     capacity: int
     copying: float
     begins: Seconds
     ends: Seconds
-    waits: Seconds  # by kernel: how long it waits for device memory; the last entry, for what is no kernel, is infinite
-    depths: tuple[int, ...]  # loops that each region is in
-    last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
+    waits: Seconds  # wait for device memory by kernel; the last entry, for other accesses, is infinite
+    depths: tuple[int, ...]  # loop depth of each region
+    last: Mapping[tuple[int, int], int]  # (region, position) of a loop -> last position of its body
 
     def select_kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
-        """For each interval, whether it stays on the chip: all of them where there is room for all at once (`most` of them, if known)."""
+        """Return whether each interval stays on the chip; all do if they fit at once (peak `most`, if known)."""
         if (self.peak_bytes(intervals) if most is None else most) <= self.capacity:
             return [True] * len(intervals)
         is_kept = [False] * len(intervals)
         occupied = np.zeros(len(self.begins), dtype=np.int64)
         for number in self._rank_intervals(intervals):
-            each = intervals[number]
-            life = occupied[each.places[0] : self._last_position(each) + 1]
-            if life.max(initial=0) + each.bytes <= self.capacity:
-                life += each.bytes
+            interval = intervals[number]
+            life = occupied[interval.places[0] : self._last_position(interval) + 1]
+            if life.max(initial=0) + interval.bytes <= self.capacity:
+                life += interval.bytes
                 is_kept[number] = True
         return is_kept
 
     def peak_bytes(self, intervals: Sequence[Interval]) -> int:
-        """Bytes of all these intervals at the moment when they are most, wherever they are."""
+        """Return the peak sum of bytes of these intervals."""
         changes = np.zeros(len(self.begins) + 1, dtype=np.int64)
-        for each in intervals:
-            changes[each.places[0]] += each.bytes
-            changes[self._last_position(each) + 1] -= each.bytes
+        for interval in intervals:
+            changes[interval.places[0]] += interval.bytes
+            changes[self._last_position(interval) + 1] -= interval.bytes
         return int(changes.cumsum().max(initial=0))
 
     def _rank_intervals(self, intervals: Sequence[Interval]) -> list[int]:
-        """The intervals that may stay, those of the highest benefit first."""
         smallest = self.capacity // _GRANULES
         worth = {
-            i: self._worth(each)
-            for i, each in enumerate(intervals)
-            if smallest <= each.bytes <= _LARGEST * self.capacity and self._is_never_alone(each)
+            i: self._worth(interval)
+            for i, interval in enumerate(intervals)
+            if smallest <= interval.bytes <= _LARGEST * self.capacity and self._is_never_alone(interval)
         }
         return sorted((i for i in worth if worth[i] > 0), key=lambda i: -worth[i])
 
@@ -104,15 +103,15 @@ class OnChip:
 
 
 def placeable_bytes(chip: Chip) -> int:
-    """Bytes of a chip's own memory that values may stay in; 0 where it has none."""
+    """Return the bytes of on-chip memory available to values; 0 if the chip has none."""
     return int(chip.on_chip * _SHARE)
 
 
 def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents: Sequence[tuple[int, int]], chip: Chip) -> OnChip:
-    """`times` of each kernel, once; `extents` first and last position of each region."""
+    """Build the on-chip memory model; `times` are per execution, `extents` the first and last position of each region."""
     depths = _loop_depths(structure)
     lasts = np.zeros(max(last for _, last in extents) + 2)
-    positions, regions = (np.array(each, dtype=np.intp) for each in (kernels.positions, kernels.regions))  # a program may have none
+    positions, regions = (np.array(column, dtype=np.intp) for column in (kernels.positions, kernels.regions))  # may be empty
     np.add.at(lasts, positions, times.busy * np.power(_LOOP_WEIGHT, np.array(depths)[regions]))
     ends = lasts.cumsum()
     waits = np.append(np.maximum(times.memory - np.maximum(times.dots, times.vector), 0.0), np.inf)
@@ -137,7 +136,7 @@ def _loop_depths(structure: Structure) -> list[int]:
 
 
 def loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
-    """Where each loop stands, by its region and position, and the last of its kernels."""
+    """Yield each loop's (region, position) with the last position of its body."""
     for number, region in enumerate(structure.regions):
         if region.parent >= 0:
             op = structure.ops[region.parent]
@@ -145,19 +144,16 @@ def loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Itera
 
 
 def accesses(structure: Structure, kernels: Kernels) -> list[tuple[tuple[int, int], ...]]:
-    """For each value, (position, kernel) where it is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it.
-
-    Tuples of numbers, which garbage collection does not traverse.
-    """
-    found: list[list[tuple[int, int]]] = [[] for _ in structure.values]
+    """Return each value's accesses (position, kernel or -1 for a loop), as tuples that garbage collection skips."""
+    by_value: list[list[tuple[int, int]]] = [[] for _ in structure.values]
     for kernel, value in zip(kernels.writers.tolist(), kernels.written.tolist(), strict=True):
-        found[value].append((-1, kernel))
+        by_value[value].append((-1, kernel))
     for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
         op, home = structure.ops[kernels.ops[kernel]], structure.values[value].region
         while op.region != home and op.region > 0:
             op = structure.ops[structure.regions[op.region].parent]
-        found[value].append((op.position, kernel))
+        by_value[value].append((op.position, kernel))
     for index in structure.control_flow:
         for value in structure.ops[index].operands:
-            found[value].append((structure.ops[index].position, -1))
-    return [*map(tuple, found)]
+            by_value[value].append((structure.ops[index].position, -1))
+    return [*map(tuple, by_value)]

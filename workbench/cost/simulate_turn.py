@@ -1,7 +1,7 @@
-"""Simulation of one iteration: kernels one after the other, collectives beside them, none before the host calls it.
+"""Simulate one iteration: kernels in order, overlapped collectives, nothing before the host launches it.
 
-Where the host calls every kernel (`Runtime`), it runs ahead of the device as far as it can; over the iterations of a loop the slower of the
-two counts.
+If the host launches every kernel (`Runtime`), it runs ahead of the device as far as possible; over the iterations of a
+loop the slower of the two counts.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 
 class Send(NamedTuple):
-    """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
-    result. One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `simulate_overlap`)."""
+    """A collective that may start after `after` kernels and is read by kernel `before`; `floats`: `simulate_overlap`."""
 
     after: int
     before: int
@@ -24,8 +23,7 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTurn:
-    """One iteration: its seconds, for each send when it starts and how long the device waits for it, and how long for the host; when each
-    item starts, where the host calls them."""
+    """One iteration: total `seconds`, `starts` and `waits` of each send, waiting for the `host`, and item `begins`."""
 
     seconds: float
     starts: tuple[float, ...]
@@ -39,19 +37,19 @@ class SimulatedTurn:
 
 
 class HostCalls(NamedTuple):
-    """When the host has called each item of a region and each of its sends: seconds from its beginning; `total` for all."""
+    """Launch times of each item and send of a region by the host, in seconds from its start; `total` for all."""
 
     items: tuple[float, ...]
     sends: tuple[float, ...]
     total: float
-    loops: frozenset[int] = frozenset()  # items that are loops: the host is done with them when their last iteration is called
+    loops: frozenset[int] = frozenset()  # items that are loops, launched once their last iteration is
 
 
 def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls | None = None) -> SimulatedTurn:
-    """List scheduling of `sends` beside `kernels` (seconds, in order), none of which starts before the host calls it.
+    """Schedule `sends` beside `kernels` (seconds, in order), nothing before the host launches it.
 
-        kernels   | k0 |   k1   |....wait....| k2 |
-        links          |   send after=1, before=2  |
+    kernels   | k0 |   k1   |....wait....| k2 |
+    links          |   send after=1, before=2  |
 
     >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=True)])
     SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,), host=0.0, begins=())
@@ -61,18 +59,18 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls |
     SimulatedTurn(seconds=5.0, starts=(), waits=(), host=3.0, begins=(0.5, 4.0))
     """
     clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
-    starts, waits, ends, late = ([0.0] * len(sends) for _ in range(4))
+    starts, waits, ends, host_delays = ([0.0] * len(sends) for _ in range(4))
     free: dict[str, float] = {}
     for place, _, _, number, is_wait in sorted(_moments(sends)):
         send, now = sends[number], clock.at(place)
         if is_wait:
             waited = max(0.0, ends[number] - now)
             clock.wait(waited)
-            waits[number] = max(waited - late[number], 0.0)  # the rest is waiting for the host to call it
+            waits[number] = max(waited - host_delays[number], 0.0)  # the rest is waiting for the host
         else:
             possible = max([now, *(free.get(link, 0.0) for link in send.links)])
             starts[number] = max(possible, calls.sends[number]) if calls else possible
-            late[number] = starts[number] - possible
+            host_delays[number] = starts[number] - possible
             ends[number] = starts[number] + send.seconds
             free.update(dict.fromkeys(send.links, ends[number]))
     seconds = clock.at(len(kernels))
@@ -81,7 +79,7 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls |
 
 
 class _Device:
-    """The time on a device when so many of its kernels are done."""
+    """The time on a device after a number of its kernels."""
 
     def __init__(self, kernels: Sequence[float]) -> None:
         self._done, self._waited = [0.0, *accumulate(kernels)], 0.0
@@ -95,7 +93,7 @@ class _Device:
 
 
 class _CalledDevice(_Device):
-    """The same where the host calls each kernel."""
+    """The time on a device whose kernels the host launches."""
 
     def __init__(self, kernels: Sequence[float], calls: HostCalls) -> None:
         self._kernels, self._calls, self._now, self._place = kernels, calls, 0.0, 0
@@ -114,12 +112,14 @@ class _CalledDevice(_Device):
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, int, bool]]:
-    """(kernels done, a phase, when it is awaited, number of the send, whether that is now). What is awaited comes first, then what starts
-    and blocks, then what starts and runs beside the kernels behind it, what is needed first before the others."""
+    """List (kernels done, phase, kernels when awaited, send number, is awaited).
+
+    At each place awaited sends come first, then sends that block, then overlapped sends, sooner needed first.
+    """
     moments = []
     for number, send in enumerate(sends):
         awaited = max(send.after, send.before)
-        started = send.after if send.overlaps else awaited  # one that does not overlap starts where it is needed
+        started = send.after if send.overlaps else awaited  # without overlap it starts when needed
         blocks = awaited == started
         moments.append((started, 1 if blocks else 2, awaited, number, False))
         moments.append((awaited, int(blocks), awaited, number, True))
@@ -127,16 +127,16 @@ def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, int, bool]]:
 
 
 def busiest_link(sends: Sequence[Send], seconds: Sequence[float]) -> float:
-    """Seconds of the link that is under way the longest, `seconds` for each send."""
+    """Return the seconds of the busiest link, given the seconds of each send."""
     by_link: dict[str, float] = {}
-    for send, each in zip(sends, seconds, strict=True):
+    for send, duration in zip(sends, seconds, strict=True):
         for link in send.links:
-            by_link[link] = by_link.get(link, 0.0) + each
+            by_link[link] = by_link.get(link, 0.0) + duration
     return max(by_link.values(), default=0.0)
 
 
 def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCalls, *, is_loop: bool) -> SimulatedTurn:
-    """One turn where the host calls everything. Over the iterations of a loop the host is ahead, or the device waits for it in each."""
+    """Simulate one iteration with launches; over a loop the host runs ahead, or the device waits in each iteration."""
     if not is_loop:
         return simulate(items, sends, calls)
     turn = simulate(items, sends)
@@ -144,15 +144,15 @@ def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCa
     return replace(turn, seconds=turn.seconds + waited, host=waited)
 
 
-def slow_beside(turn: SimulatedTurn, kernels: Sequence[float], sends: Sequence[Send], share: float) -> SimulatedTurn:
-    """The turn where kernels keep only `share` of their speed while collectives run beside them.
+def apply_overlap_slowdown(turn: SimulatedTurn, kernels: Sequence[float], sends: Sequence[Send], share: float) -> SimulatedTurn:
+    """Slow kernels down to `share` of their speed while collectives run beside them.
 
-    What they lose then first fills up the time that the device waits anyway, for a collective or for the host; the rest counts as waiting
-    for the collectives that were hidden.
+    The loss first fills time that the device waits anyway, for a collective or the host; the rest counts as waiting for
+    the hidden collectives.
 
-    >>> slow_beside(simulate([10.0], [Send(0, 1, 5.0, ("a",), True)]), [10.0], [Send(0, 1, 5.0, ("a",), True)], 0.5).seconds
+    >>> apply_overlap_slowdown(simulate([10.0], [Send(0, 1, 5.0, ("a",), True)]), [10.0], [Send(0, 1, 5.0, ("a",), True)], 0.5).seconds
     12.5
-    >>> slow_beside(simulate([5.0], [Send(0, 1, 10.0, ("a",), True)]), [5.0], [Send(0, 1, 10.0, ("a",), True)], 0.4).seconds
+    >>> apply_overlap_slowdown(simulate([5.0], [Send(0, 1, 10.0, ("a",), True)]), [5.0], [Send(0, 1, 10.0, ("a",), True)], 0.4).seconds
     10.0
     """
     hidden = [max(send.seconds - wait, 0.0) * send.overlaps for send, wait in zip(sends, turn.waits, strict=True)]
@@ -160,5 +160,5 @@ def slow_beside(turn: SimulatedTurn, kernels: Sequence[float], sends: Sequence[S
     lost = max(beside * (1 - share) - turn.exposed - turn.host, 0.0)
     if not lost:
         return turn
-    waits = tuple(wait + lost * each / sum(hidden) for wait, each in zip(turn.waits, hidden, strict=True))
+    waits = tuple(wait + lost * seconds / sum(hidden) for wait, seconds in zip(turn.waits, hidden, strict=True))
     return replace(turn, seconds=turn.seconds + lost, waits=waits)

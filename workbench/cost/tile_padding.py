@@ -1,4 +1,4 @@
-"""Padding to tiles: the sizes of a dot on a matrix unit, and the bytes of arrays in a TPU's memory."""
+"""Padding to tiles: dot sizes on a matrix unit, and array bytes in TPU memory."""
 
 import functools
 from functools import lru_cache
@@ -7,23 +7,24 @@ from math import ceil, prod
 
 from workbench.core.tensor import itemsize
 
-# Rounding the sizes of a dot up to the tiles of a matrix unit: multiply-adds for which it is busy, of which some are done for nothing.
+# Dot sizes are rounded up to the tiles of a matrix unit, which wastes some multiply-adds.
 #
-# A matrix unit works in tiles: a dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128. Which tile a chip has says
+# A dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128. A chip's tile is in
 # `hardware.toml` (`matmul_tile`).
 
-_BLOCK = 3  # sides of a tile that is no systolic array
-_NARROW = (64, 32)  # sides of blocks
-_THIN = (16, 32, 64)  # those of a dot that has no more rows, or columns
-_SUBLANES = 8  # rows a systolic array takes at once
+_BLOCK = 3  # sides of a tile without a systolic array
+_NARROW = (64, 32)  # narrow block sides
+_THIN = (16, 32, 64)  # block sides for dots with few rows or columns
+_SUBLANES = 8  # rows per step of a systolic array
 
 
 @lru_cache(maxsize=4096)
 def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
-    """Multiply-adds for which a matrix unit is busy.
+    """Return the multiply-adds for which a matrix unit is busy.
 
-    - A tile of two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and streams the rest;
-    - one of three is a block of rows x columns x summed.
+    - A tile with two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and
+      streams the rest;
+    - a tile with three sides is a block of rows x columns x summed.
 
     >>> padded_volume(6, 64, 64, (128, 128)) == 8 * 128 * 128
     True
@@ -42,7 +43,7 @@ def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
 
 @lru_cache(maxsize=4096)
 def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
-    """The same for one dot of a convolution: its rows are streamed."""
+    """Return the multiply-adds for one dot of a convolution, whose rows are streamed."""
     depth, width = tile
     return round_up(rows, _SUBLANES) * round_up(columns, width) * round_up(summed, depth)
 
@@ -51,14 +52,14 @@ def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
 def blocks_volume(
     batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...], splits: int = 1, *, narrow: bool = False
 ) -> float:
-    """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
-    block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
+    """Return the multiply-adds for which all units of a GPU are busy.
 
-    Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
-    this one, turned, or half as large; `narrow`: or of 64 or 32 columns or rows, as libraries have them for units without tensor cores
-    (`maxwell_scudnn_128x32`, `maxwell_sgemm_128x64` in cuDNN 7 and cuBLAS 10). For a dot of few rows or columns, as in decoding, libraries
-    have blocks that are as thin: 16 at least, as many as a tensor core multiplies at once (`mma.m16n8k16`). With `splits` each block is so
-    many, that sum a part each.
+    `tile` is (rows, columns, summed per step, units, steps to fill a block's pipeline and write its result; 0 if this
+    overlaps with the next block). Blocks run in waves of one per unit, the last as long as a full one. The best of the
+    library's block shapes is taken: this one, transposed, or half as large; `narrow`: also 64 or 32 columns or rows, as
+    libraries have them for units without tensor cores (`maxwell_scudnn_128x32`, `maxwell_sgemm_128x64` in cuDNN 7 and
+    cuBLAS 10). For few rows or columns, as in decoding, libraries have thin blocks of at least 16, the size of a tensor
+    core operation (`mma.m16n8k16`). `splits`: number of blocks that share a sum (split-K).
 
     >>> blocks_volume(1, 128, 108 * 256, 1024, (128, 256, 32, 108, 8)) == 128 * 108 * 256 * (1024 + 8 * 32)
     True
@@ -82,30 +83,28 @@ def blocks_volume(
 
 @lru_cache(maxsize=256)
 def _block_shapes(tall: int, wide: int, narrow: bool, least: int) -> frozenset[tuple[int, int]]:
-    """The shapes of blocks for a dot whose shorter side is `least`."""
     side = min(tall, wide)
-    thin = {(side, each) for each in _THIN if least <= each < side}
-    narrower = thin | ({(side, each) for each in _NARROW if each < side} if narrow else set())
+    thin = {(side, short) for short in _THIN if least <= short < side}
+    narrower = thin | ({(side, short) for short in _NARROW if short < side} if narrow else set())
     return frozenset({(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)})
 
 
 def round_up(size: float, tile: float) -> int:
-    """The next multiple of `tile`."""
     return int(ceil(size / tile) * tile)
 
 
-# Bytes of arrays as laid out in memory: on a TPU the last two dimensions are padded to tiles.
+# Array bytes in memory; on a TPU the last two dimensions are padded to tiles.
 
-_WORD = 4  # bytes of the elements a tile is given for; smaller ones stand closer
-_MATRIX = 2  # dimensions from which an array has rows
+_WORD = 4  # element bytes of a tile; smaller elements are packed
+_MATRIX = 2  # minimum rank with rows
 
 
 @functools.lru_cache(maxsize=65536)
 def tiled_bytes(shape: tuple[int, ...], dtype: str, tile: tuple[int, ...] = ()) -> int:
-    """Bytes of an array, `tile` being (sublanes, lanes) for 4-byte elements; () pads nothing.
+    """Return the bytes of an array; `tile` is (sublanes, lanes) for 4-byte elements, () for no padding.
 
-    The compiler chooses which two dimensions are last, so the order that wastes least counts. A dimension shorter than the sublanes is
-    padded to the next power of two.
+    The compiler chooses the last two dimensions, so the order with the least padding counts. A dimension shorter than
+    the sublanes is padded to the next power of two.
 
     >>> tiled_bytes((4, 768, 6, 64), "float32", (8, 128)) == 4 * 768 * 6 * 64 * 4  # with 768 last, and 64 before it
     True

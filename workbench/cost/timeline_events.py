@@ -1,4 +1,4 @@
-"""A simulated step as events for a timeline."""
+"""Convert a simulated step to timeline events."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,16 +14,16 @@ from workbench.reports.kernel import COMPUTE, Event, Timeline
 
 
 def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
-    """Kernels and collectives of main, and of each loop's first iteration at the loop's place; one event for its other iterations."""
+    """Return the events of main and of each loop's first iteration, and one event for a loop's other iterations."""
     named = replace(kernels, ops=_name_kernels(kernels, partitioned))
-    events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda each: (each.start, each.stream))
+    events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda event: (event.start, event.stream))
     return Timeline(simulated.seconds, tuple(events))
 
 
 def _name_kernels(kernels: Kernels, partitioned: Propagated) -> tuple[int, ...]:
-    """The operation each kernel is shown as: the largest dot in it, else the last operation that was fused into it."""
-    dots = sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))
-    largest = {each.kernel: each.op for each in dots if partitioned.local_flops.get(each.op)}
+    """Return the operation shown for each kernel: its largest dot, or the last fused operation."""
+    dots = sorted(kernels.dots, key=lambda dot: partitioned.local_flops.get(dot.op, 0))
+    largest = {dot.kernel: dot.op for dot in dots if partitioned.local_flops.get(dot.op)}
     return tuple(largest.get(number, op) for number, op in enumerate(kernels.ops))
 
 
@@ -32,10 +32,10 @@ def _events(
 ) -> Iterator[Event]:
     region, turn, sends = simulated.regions[number], simulated.turns[number], simulated.sends[number]
     for send, start, wait, position in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
-        each = partitioned.reshards[position]
-        operation = program.operations[each.sender]
-        stream = "+".join(dict.fromkeys(map(base_axis, each.axes)))
-        yield Event(stream, offset + start, send.seconds, operation.path, each.kind, region.times, wait)
+        collective = partitioned.reshards[position]
+        operation = program.operations[collective.sender]
+        stream = "+".join(dict.fromkeys(map(base_axis, collective.axes)))
+        yield Event(stream, offset + start, send.seconds, operation.path, collective.kind, region.times, wait)
     starts = turn.begins or _start_times(simulated.busy[number], sends, turn.waits)
     loops = dict(region.loops)
     for position, (kernel, start, seconds) in enumerate(zip(region.kernels, starts, simulated.busy[number], strict=True)):
@@ -49,7 +49,7 @@ def _events(
 def _loop_events(
     op: int, start: float, times: int, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
-    """The regions of one loop or branch one after the other, each with its first iteration."""
+    """Yield the events of a loop's or branch's regions in sequence, each with its first iteration."""
     for number, region in enumerate(partitioned.structure.regions):
         if region.parent != op:
             continue
@@ -62,7 +62,7 @@ def _loop_events(
 
 
 def _start_times(busy: Sequence[float], sends: Sequence[Send], waits: Sequence[float]) -> list[float]:
-    """When each item starts: the time of all items before it, and of the waits up to it."""
+    """Return each item's start: the time of all previous items and waits."""
     waited = [0.0] * (len(busy) + 1)
     for send, wait in zip(sends, waits, strict=True):
         waited[max(send.after, send.before)] += wait

@@ -1,37 +1,37 @@
-"""The regions of a step, main and the bodies of its loops, as items in order, for `simulate_overlap`; no layout changes them."""
+"""The regions of a step (main and loop bodies) as ordered items for `simulate_overlap`, independent of the layout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.propagation.structure.program_structure import Structure, unchanged_arguments
+from workbench.propagation.structure.program_structure import Structure, invariant_arguments
 
-_JUST_BEFORE = 1e-4  # positions: so many kernels can be moved before one operation that they stay behind the one before it
-_MOVES = 8  # of a kernel: a chain of kernels that each read from the next is moved in one go, a longer ring of them not at all
+_JUST_BEFORE = 1e-4  # positions; small enough to move many kernels between two operations
+_MOVES = 8  # maximum moves per kernel, which ends cycles of kernels that read from each other
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineRegion:
-    """The items of main or of a loop body in order: kernels, and loops (branches too) as one item each."""
+    """The items of main or a loop body in order: kernels, and loops or branches as one item each."""
 
-    ends: tuple[float, ...]  # the last position of each item
-    kernels: tuple[int, ...]  # the kernel's number; -1 for a loop
-    ready: tuple[int, ...]  # for each item: after how many items its result can be ready at the earliest (see `_ready_positions`)
-    loops: tuple[tuple[int, int], ...]  # (number of the item, operation)
-    parent: int  # the region its loop is in; -1 for main
-    trips: int  # iterations of one execution of its loop
+    ends: tuple[float, ...]  # last position of each item
+    kernels: tuple[int, ...]  # kernel of each item; -1 for a loop
+    ready: tuple[int, ...]  # number of items after which each item's result can be ready (see `_ready_positions`)
+    loops: tuple[tuple[int, int], ...]  # (item, operation)
+    parent: int  # region of its loop; -1 for main
+    trips: int  # iterations per execution of its loop
     times: int
-    places: Mapping[int, int]  # for each kernel its place among the items
-    positions: Sequence[float]  # of every kernel of the program, see `_run_positions`
-    unchanged: frozenset[int]  # arguments of this loop, and of others, that every iteration passes on as they are
-    final: frozenset[int]  # places of elementwise work of a loop that the next iteration, or what follows the loop, is the first to read
+    places: Mapping[int, int]  # kernel -> item
+    positions: Sequence[float]  # of every kernel, see `_run_positions`
+    unchanged: frozenset[int]  # loop arguments that every iteration passes on unchanged
+    final: frozenset[int]  # items of elementwise work first read by the next iteration or after the loop
 
 
 def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
-    """The regions of a program, computed once; a region's inner ones come behind it."""
+    """Return the regions of a program, outer ones first."""
     ends = _last_positions(structure)
-    positions, unchanged = _run_positions(structure, kernels), unchanged_arguments(structure)
+    positions, unchanged = _run_positions(structure, kernels), invariant_arguments(structure)
     inside: list[list[tuple[float, float, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
     for number, position in enumerate(positions):
         inside[kernels.regions[number]].append((position, position, number))
@@ -41,11 +41,11 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
     read: dict[int, list[int]] = {}
     for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
         read.setdefault(kernel, []).append(value)
-    found = []
+    result = []
     for region, items in zip(structure.regions, inside, strict=True):
         items.sort()
         outer = structure.ops[region.parent].region if region.parent >= 0 else -1
-        found.append(
+        result.append(
             TimelineRegion(
                 tuple(accumulate((end for _, end, _ in items), max)),
                 tuple(max(item, -1) for _, _, item in items),
@@ -60,15 +60,15 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
                 _final_places(structure, kernels, [item for _, _, item in items], read) if outer >= 0 else frozenset(),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _run_positions(structure: Structure, kernels: Kernels) -> tuple[float, ...]:
-    """Where each kernel runs among the traced operations: at its last one, but before the first kernel of its region that reads from it.
+    """Return where each kernel runs: at its last operation, but before its first reader in the region.
 
-    The dot of a residual stream that a loop keeps for the backward pass is one kernel with the update of what is kept, at the iteration's
-    end, and runs before the layer that reads the stream all the same. Of two that read from each other, a dot and what its epilogue waits
-    for, neither is moved.
+    For example, the dot of a residual stream that a loop saves for the backward pass forms one kernel with the update
+    of the stack at the iteration's end, but runs before the layer that reads the stream. Two kernels that read from
+    each other, such as a dot and the input of its epilogue, are not moved.
     """
     positions = list(map(float, kernels.positions))
     makers: dict[int, set[int]] = {}
@@ -90,10 +90,11 @@ def _run_positions(structure: Structure, kernels: Kernels) -> tuple[float, ...]:
 
 
 def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """After how many items of a region each item's result can be ready. A dot or a loop is done where it stands; elementwise work is done
-    as soon as its operands are ready, if a collective waits for it: XLA's schedulers move it forward, the cast of a weight that is
-    gathered, say, to the beginning of the iteration."""
-    multiplies = {each.kernel for each in kernels.dots}
+    """Return after how many items of a region each item's result can be ready.
+
+    Elementwise work needed by a collective is done early: XLA's schedulers move it forward, such as a weight's cast.
+    """
+    multiplies = {dot.kernel for dot in kernels.dots}
     places = {kernel: place for place, kernel in enumerate(items) if kernel >= 0}
     ready: list[int] = []
     for place, kernel in enumerate(items):
@@ -106,25 +107,23 @@ def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int
 
 
 def _final_places(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> frozenset[int]:
-    """Elementwise work that nothing else in its iteration reads: XLA's schedulers leave it to the end, and so what it waits for. A block
-    that a ring passes on, say, is put together there, wherever the program says so."""
-    multiplies = {each.kernel for each in kernels.dots}
+    """Return elementwise work first read after the iteration, which XLA's schedulers leave to the end."""
+    multiplies = {dot.kernel for dot in kernels.dots}
     needed = {_find_maker(structure, kernels, value) for item in items if item >= 0 for value in read.get(item, ())}
     needed |= {_find_maker(structure, kernels, value) for item in items if item < 0 for value in structure.ops[-1 - item].operands}
     return frozenset(place for place, item in enumerate(items) if item >= 0 and item not in multiplies and item not in needed)
 
 
 def _find_maker(structure: Structure, kernels: Kernels, value: int) -> int:
-    """The kernel that makes a value, or what it is a part of; -1 if it is present from the start."""
-    while (born := structure.values[value].maker) >= 0:
-        if kernels.of[born] >= 0 or not structure.ops[born].operands:
-            return kernels.of[born]
-        value = structure.ops[born].operands[0]
+    """Return the kernel that makes a value or its whole; -1 if it exists from the start."""
+    while (maker := structure.values[value].maker) >= 0:
+        if kernels.of[maker] >= 0 or not structure.ops[maker].operands:
+            return kernels.of[maker]
+        value = structure.ops[maker].operands[0]
     return -1
 
 
 def _last_positions(structure: Structure) -> dict[int, int]:
-    """The last position inside each control-flow operation."""
     ends: dict[int, int] = {}
     for op in structure.ops:
         region = op.region

@@ -1,11 +1,12 @@
-"""Cycles of the kernels of a program that XLA:TPU has scheduled, as its own estimate gives them once code is generated.
+"""Predict XLA:TPU's own cycle estimate for the kernels of a scheduled program, without code generation.
 
-A kernel goes over its arrays a window at a time; each window has a start-up, and each vector register (4 KB: 8 x 128 lanes of four bytes)
-uses ports: for what is read, rounded to two bytes on the way out, summed up. Arithmetic on an element hardly counts, for several units work
-in parallel. A dot keeps the matrix units busy as long as its padded tiles take, and its elementwise part runs beside it, unless its own
-result is rounded: that is another pass. Windows are as large as on-chip memory allows.
+A kernel processes its arrays in windows. Each window has a startup, and each vector register (4 KB: 8 x 128 lanes of
+four bytes) uses ports for reads, rounding to two bytes on writes, and sums. Arithmetic hardly counts, since several
+units work in parallel. A dot occupies the matrix units for its padded tiles, overlapped with its elementwise part,
+except that rounding its own result takes another pass. Windows are as large as on-chip memory allows.
 
-The form was read off 4,500 kernels of the third-party programs for fitting; the numbers are in `kernel_rates.toml`, by chip.
+The model was derived from 4,500 kernels of the third-party programs used for fitting; constants are in
+`kernel_rates.toml`.
 """
 
 import tomllib
@@ -37,7 +38,7 @@ SHIPPED = Path(__file__).with_name("kernel_rates.toml")
 REGISTER = 4096  # bytes
 _SUBLANES = 8
 _NEAREST = "tpu:v5e"
-_ELEMENTS = 1024  # of a register, four bytes each
+_ELEMENTS = 1024  # four-byte elements per register
 _PASS = tuned("register_pass")
 _REACHED = tuned("reached_bandwidth")
 _HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
@@ -47,22 +48,31 @@ _ARITHMETIC = (
 )
 _PLACING = ("concatenate", "dynamic-update-slice", "pad", "reshape", "reverse", "transpose")
 _UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
-_NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
+_NAMES = (
+    "parameter",
+    "bitcast",
+    "get-tuple-element",
+    "tuple",
+    "dynamic-update-slice",
+    "fusion",
+    "reduce",
+)  # do not define the iteration space
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRates:
-    """Cycles of one chip, by XLA:TPU's estimate, by what they are for.
+    """Cycle rates of one chip, by XLA:TPU's estimate.
 
-    - `window`: to start a window; `product_window`: to start one with a dot;
-    - per register: `read`, `written` (where that is more than what is read), `rounded` to two bytes, `summed`, and `operation`;
-    - `product_operation`: per operation beside a dot, where that takes longer; `product_rounded`: per register of a dot's result that is
-      rounded; `units`: matrix units, of `side` x `side`;
-    - `moved`: of a window that only changes its layout, `moved_main`: of a register, where that is in main memory; `filled`: of a register
-      that is filled with one number;
-    - `window_registers`: as many of operands and results are in a window at most;
-    - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide;
-    - `source`: what the numbers were fitted on, and with which compiler.
+    - `window`: startup of a window; `product_window`: startup with a dot;
+    - per register: `read`, `written` (if larger than reads), `rounded` to two bytes, `summed`, and `operation`;
+    - `product_operation`: per operation beside a dot, if longer; `product_rounded`: per rounded register of a dot's
+      result; `units`: matrix units of `side` x `side`;
+    - `moved`: of a window that only changes layout, `moved_main`: of a register in main memory; `filled`: of a register
+      filled with a constant;
+    - `window_registers`: maximum registers of operands and results in a window;
+    - `memory_bytes`: main memory bytes per cycle; `unhidden`: the share of the shorter of work and such traffic that
+      does not overlap;
+    - `source`: data and compiler used for fitting.
     """
 
     window: float
@@ -87,30 +97,27 @@ class KernelRates:
 
 @cache
 def known_rates() -> Mapping[str, KernelRates]:
-    """The known rates, by a chip's `target`."""
-    made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-    return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
+    table = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    return {target: KernelRates(**rates) for target, rates in table["rates"].items()}
 
 
 def rates_for(chip: Chip, clock: float) -> KernelRates:
-    """The rates of a chip with `clock` cycles a second. For one that nothing was fitted on: its own matrix units, bandwidth and launch, and
-    TPU v5e's ports, scaled by how fast the two pass over elements (`hardware.toml`)."""
+    """Return the rates of a chip; without a fit, its own units, bandwidth and launch with TPU v5e's scaled ports."""
     known = known_rates()
     if chip.target in known:
         return known[chip.target]
-    near = known[_NEAREST]
-    side = chip.matmul_tile[0] if chip.matmul_tile else near.side
+    nearest = known[_NEAREST]
+    side = chip.matmul_tile[0] if chip.matmul_tile else nearest.side
     units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
     share = clock / chip.sweep * _ELEMENTS / _PASS if isfinite(chip.sweep) else 1.0
-    ports = {name: getattr(near, name) * share for name in ("read", "written", "rounded", "summed", "product_rounded")}
+    ports = {name: getattr(nearest, name) * share for name in ("read", "written", "rounded", "summed", "product_rounded")}
     chip_rates = {"window": chip.launch * clock, "memory_bytes": _REACHED * chip.memory_bandwidth / clock}
-    return KernelRates(**{**asdict(near), **ports, **chip_rates, "units": units, "side": side, "source": ""})
+    return KernelRates(**{**asdict(nearest), **ports, **chip_rates, "units": units, "side": side, "source": ""})
 
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """What a kernel works on, in registers: `read` and `written`, of which `rounded` to two bytes; `summed` up; `operations` one by one;
-    `main`: bytes of main memory; `move`: `copy` or `broadcast` for a kernel that does nothing else."""
+    """The work of a kernel in registers; `main`: bytes of main memory; `move`: `copy` or `broadcast` if nothing else."""
 
     read: float
     written: float
@@ -124,8 +131,7 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One dot: `passes` over `rows` x `columns` results, each summing `depth` elements; `rounded`: registers of two-byte results;
-    `is_spatial`: a convolution, more than a dot in the form of one."""
+    """One dot: `passes` over `rows` x `columns` results of `depth` products; `is_spatial`: a true convolution."""
 
     rows: int
     columns: int
@@ -135,7 +141,7 @@ class Dot:
     is_spatial: bool = False
 
     def cycles(self, rates: KernelRates) -> float:
-        """Cycles on all matrix units. The side that wastes less is streamed; of a convolution the rows."""
+        """Return cycles on all matrix units; streams the side that wastes less, for a convolution the rows."""
         side = rates.side
         streams = _round_up(self.rows, _SUBLANES) * _round_up(self.columns, side)
         if not self.is_spatial:
@@ -144,13 +150,12 @@ class Dot:
 
 
 def estimated_cycles(module: HloModule, visits: Iterable[InstructionVisit], rates: KernelRates) -> float:
-    """Cycles of all these kernels per step, without those XLA:TPU gives no estimate of: copies that run beside others, gathers, sorts."""
-    timed = (each for each in visits if module.printed_opcode(each.instruction) not in MOVES and not is_unestimated(module, each))
-    return sum(kernel_cycles(work_of(module, each), rates) * each.runs for each in timed)
+    """Return the cycles per step, without unestimated kernels: asynchronous copies, gathers, sorts."""
+    timed = (visit for visit in visits if module.printed_opcode(visit.instruction) not in MOVES and not is_unestimated(module, visit))
+    return sum(kernel_cycles(work_of(module, visit), rates) * visit.runs for visit in timed)
 
 
 def kernel_cycles(work: Registers, rates: KernelRates) -> float:
-    """Cycles of one execution."""
     windows = max(ceil((work.read + work.written) / rates.window_registers), 1)
     ports = work.read * rates.read + work.rounded * rates.rounded + work.summed * rates.summed
     vector = max(ports, work.written * rates.written) + work.operations * rates.operation
@@ -161,36 +166,33 @@ def kernel_cycles(work: Registers, rates: KernelRates) -> float:
         return work.written * rates.filled
     if not work.dots:
         return windows * rates.window + _overlap_cycles(vector, main, rates)
-    matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.dots)
-    start = rates.product_window + (rates.window if any(each.rounded for each in work.dots) else 0)
+    matrix = sum(dot.cycles(rates) + dot.rounded * rates.product_rounded for dot in work.dots)
+    start = rates.product_window + (rates.window if any(dot.rounded for dot in work.dots) else 0)
     return windows * start + _overlap_cycles(max(matrix, work.operations * rates.product_operation), main, rates)
 
 
 def _overlap_cycles(work: float, traffic: float, rates: KernelRates) -> float:
-    """Cycles of work and of traffic of main memory, which hide each other in part."""
     return max(work, traffic) + rates.unhidden * min(work, traffic)
 
 
 def is_unestimated(module: HloModule, visit: InstructionVisit) -> bool:
-    """Whether XLA:TPU gives no estimate of such a kernel: gathers, scatters and sorts and, where they stand alone, kernels that put slices
-    in their places or keep their operand's layout."""
+    """Return whether XLA:TPU does not estimate it: gather, scatter, sort, and lone slices or layout-keeping copies."""
     instruction = visit.instruction
     if instruction.opcode in _PLACING:
         return True
     if instruction.opcode in ("copy", "slice"):
-        given, made = visit.computation[instruction.operands[0]].arrays[0], instruction.arrays[0]
-        is_moved = instruction.opcode == "slice" or given.space != made.space
-        return is_moved and made.padded_bytes > REGISTER and (given.order, given.tiles) == (made.order, made.tiles)
-    inner = [each.opcode for _, each in instructions_within(module, instruction)] or [instruction.opcode]
+        operand, result = visit.computation[instruction.operands[0]].arrays[0], instruction.arrays[0]
+        is_moved = instruction.opcode == "slice" or operand.space != result.space
+        return is_moved and result.padded_bytes > REGISTER and (operand.order, operand.tiles) == (result.order, result.tiles)
+    inner = [inner_instruction.opcode for _, inner_instruction in instructions_within(module, instruction)] or [instruction.opcode]
     return any(opcode in _UNESTIMATED for opcode in inner)
 
 
 def work_of(module: HloModule, visit: InstructionVisit) -> Registers:
-    """What a kernel of the program works on."""
     instruction, computation = visit.instruction, visit.computation
     body = body_of(module, instruction)
     inner = list(instructions_within(module, instruction)) or [(computation, instruction)]
-    space = max((_element_count(home, each) for home, each in inner), default=0) / 1024
+    space = max((_element_count(home, part) for home, part in inner), default=0) / 1024
     reads = list(_list_reads(module, visit, body))
     writes = list(_list_writes(instruction, body))
     tiles = max(space, *(size / REGISTER * _relative_width(array) for array, size in writes), 0.0)
@@ -198,10 +200,10 @@ def work_of(module: HloModule, visit: InstructionVisit) -> Registers:
         read=sum(min(size / REGISTER, tiles) for _, size in reads),
         written=sum(size for _, size in writes) / REGISTER,
         rounded=sum(2 * size for array, size in writes if array.element in _HALVES) / REGISTER,
-        summed=max((_element_count(home, each) for home, each in inner if each.opcode == "reduce"), default=0) / 1024,
-        operations=sum(each.arrays[0].size for _, each in inner if each.opcode in _ARITHMETIC) / 1024,
+        summed=max((_element_count(home, part) for home, part in inner if part.opcode == "reduce"), default=0) / 1024,
+        operations=sum(part.arrays[0].size for _, part in inner if part.opcode in _ARITHMETIC) / 1024,
         main=sum(size for array, size in (*reads, *writes) if array.space == DEVICE_MEMORY),
-        dots=tuple(_read_dot(home, each) for home, each in inner if is_dot(each)),
+        dots=tuple(_read_dot(home, part) for home, part in inner if is_dot(part)),
         move=instruction.opcode if instruction.opcode in ("copy", "broadcast") else "",
     )
 
@@ -220,18 +222,18 @@ def _read_dot(home: Computation, dot: HloInstruction) -> Dot:
 
 
 def _taps(dot: HloInstruction, left: Array, result: Array) -> list[tuple[int, int]]:
-    """Size and stride of the window along each spatial dimension. XLA:TPU also writes batch dimensions, summed dimensions, and the gradient
-    of a kernel, whose windows are longer than its result, as such."""
-    window = [each for each in dot.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
+    """Return size and stride of true spatial windows; XLA:TPU also encodes batch, contraction and kernel gradients so."""
+    window = [dim for dim in dot.fields.window.dimensions if dim.size > 1 and dim.base_dilation == 1 and dim.window_dilation == 1]
     numbers = dot.fields.convolution_dimension_numbers
     sizes = zip(dot.fields.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
-    whole = [each for each, one, other in sizes if each.size in (left.dims[one], result.dims[other]) and each.stride == 1]
-    return [(each.size, each.stride) for each in window if each not in whole]
+    encoded = [
+        dim for dim, input_dim, output_dim in sizes if dim.size in (left.dims[input_dim], result.dims[output_dim]) and dim.stride == 1
+    ]
+    return [(dim.size, dim.stride) for dim in window if dim not in encoded]
 
 
 def _count_passes(taps: list[tuple[int, int]], channels: int) -> int:
-    """The number of dots made one after the other. The longest of the kernel's dimensions is summed over at once; channels that do not fill
-    a side, with the window along its first dimension."""
+    """Return the number of sequential dots; one contracts the longest kernel dimension, or few channels with a window."""
     if not taps:
         return 1
     sizes = [size for size, _ in taps]
@@ -247,19 +249,17 @@ def _rounded_registers(result: Array) -> float:
 
 
 def _element_count(home: Computation, each: HloInstruction) -> int:
-    """The number of elements that an instruction goes over."""
     if each.opcode == "reduce":
         return home[each.operands[0]].arrays[0].size
     return 0 if each.opcode in _NAMES else max((array.size for array in each.arrays), default=0)
 
 
 def _relative_width(array: Array) -> int:
-    """How many times as many elements a register holds as of four-byte ones."""
     return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
 
 
 def _list_reads(module: HloModule, visit: InstructionVisit, body: Computation | None) -> Iterator[tuple[Array, float]]:
-    """The arrays that a kernel reads, and bytes of each with padding; of one that is only sliced the slices count."""
+    """Yield the arrays a kernel reads and their padded bytes; of sliced arrays only the slices."""
     for position, name in enumerate(visit.instruction.operands):
         for array in visit.computation[name].arrays:
             share = _read_elements(module, body, position, array) / max(array.size, 1) if body else 1.0
@@ -269,36 +269,35 @@ def _list_reads(module: HloModule, visit: InstructionVisit, body: Computation | 
 def _read_elements(module: HloModule, body: Computation, position: int, array: Array) -> int:
     parameter = parameter_of(body, position)
     users = list(_find_users(module, body, parameter)) if parameter else []
-    if users and all(each.opcode in SLICES for each in users):
-        return sum(each.arrays[0].size for each in users)
-    return 0 if users and all(each.opcode == "dynamic-update-slice" for each in users) else array.size
+    if users and all(user.opcode in SLICES for user in users):
+        return sum(user.arrays[0].size for user in users)
+    return 0 if users and all(user.opcode == "dynamic-update-slice" for user in users) else array.size
 
 
 def _find_users(module: HloModule, body: Computation, value: HloInstruction) -> Iterator[HloInstruction]:
-    """The instructions that read a value, through bitcasts and fusions within the fusion."""
-    for each in body.values():
-        if value.name not in each.operands:
+    """Yield the instructions that read a value, through bitcasts and nested fusions."""
+    for instruction in body.values():
+        if value.name not in instruction.operands:
             continue
-        if each.opcode == "bitcast":
-            yield from _find_users(module, body, each)
-        elif (inner := body_of(module, each)) is not None:
-            parameters = (parameter_of(inner, number) for number, name in enumerate(each.operands) if name == value.name)
+        if instruction.opcode == "bitcast":
+            yield from _find_users(module, body, instruction)
+        elif (inner := body_of(module, instruction)) is not None:
+            parameters = (parameter_of(inner, number) for number, name in enumerate(instruction.operands) if name == value.name)
             yield from (user for parameter in parameters if parameter for user in _find_users(module, inner, parameter))
         else:
-            yield each
+            yield instruction
 
 
 def _list_writes(instruction: HloInstruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
-    """The arrays that a kernel writes, and bytes of each with padding; of one that is updated in place the slice counts."""
+    """Yield the arrays a kernel writes and their padded bytes; of in-place updates only the slices."""
     root = root_of(body) if body else None
-    made = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
+    sources = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
     for number, array in enumerate(instruction.arrays):
-        source = made[number] if number < len(made) else None
+        source = sources[number] if number < len(sources) else None
         yield array, array.padded_bytes * (_written_share(body, source, array) if body and source else 1.0)
 
 
 def _written_share(body: Computation, source: HloInstruction, array: Array) -> float:
-    """The share of an array that is written."""
     written = updated_bytes(body, source)
     return 1.0 if written is None else written / max(array.bytes, 1)
 

@@ -1,5 +1,4 @@
-"""Constants of the cost model that were read off compiled programs: `tuned_constants.toml` says of each what it counts, what it was read
-off, and by what."""
+"""Constants of the cost model derived from compiled programs; `tuned_constants.toml` has their units and sources."""
 
 import tomllib
 from functools import cache
@@ -10,7 +9,7 @@ TUNED_FILE = Path(__file__).with_name("tuned_constants.toml")
 
 
 class TunedConstant(NamedTuple):
-    """One entry: `measured` is the compiler, its version and the chip; `by` the script, the compiler's source, or `hand`."""
+    """One constant; `measured`: compiler, version and chip; `by`: the script, the compiler's source, or `hand`."""
 
     value: float
     unit: str
@@ -20,12 +19,11 @@ class TunedConstant(NamedTuple):
 
 @cache
 def load_tuned() -> dict[str, TunedConstant]:
-    """All entries by name."""
     return {name: TunedConstant(**entry) for name, entry in tomllib.loads(TUNED_FILE.read_text(encoding="utf-8")).items()}
 
 
 def tuned(name: str) -> float:
-    """The value of one constant; raises `KeyError` for a name that is not in the file.
+    """Return the value of a constant. Raises `KeyError` if it is not in the file.
 
     >>> tuned("on_chip_share")
     0.85

@@ -1,4 +1,4 @@
-"""The longer lists of an estimate as records: its intermediate values, and where they are resharded."""
+"""Records of an estimate's intermediate values, reshards and kernels."""
 
 from collections import Counter
 from dataclasses import replace
@@ -16,11 +16,10 @@ from workbench.reports.kernel import Kernel
 from workbench.reports.placement import Value
 from workbench.reports.reshard import Reshard
 
-_KINDS_WITHOUT_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
+_KINDS_WITHOUT_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # operations without a value of their own
 
 
 def list_values(found: Estimate) -> tuple[Value, ...]:
-    """The intermediate values, alike ones together, in order of appearance."""
     plan, partitioned = found.plan, found.partitioned
     structure = partitioned.structure
     counts: Counter[tuple[Operation, Dims]] = Counter()
@@ -45,36 +44,40 @@ def _to_value(plan: Plan, operation: Operation, dims: Dims, count: int) -> Value
 
 
 def list_reshards(found: Estimate) -> tuple[Reshard, ...]:
-    """Where values are resharded, with seconds where the hardware is known; what XLA gathers whole first, then by the bytes sent."""
+    """List the resharded values: gathered whole first, then by bytes sent; with seconds if the hardware is known."""
     plan, hardware = found.plan, found.hardware
 
     def seconds_of(sends: list[InsertedCollective]) -> list[float]:
-        return [each.seconds for each in collective_costs(sends, plan, hardware)] if hardware else [0.0] * len(sends)
+        return [cost.seconds for cost in collective_costs(sends, plan, hardware)] if hardware else [0.0] * len(sends)
 
     return reshard_list(plan, found.partitioned, seconds_of)
 
 
-# The kernels of a step as records: the operation each stands for, what it computes and moves, and what bounds it.
+# Records of kernels: operation, work, traffic and bound.
 
 
 def kernel_list(program: Program, partitioned: Propagated, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:
-    """Kernels, alike ones together, the longest first. One with dots has the name and the line of the largest of them."""
+    """List the kernels, grouped, longest first; a kernel with dots is named after the largest."""
     flops, largest = Counter[int](), dict[int, int]()
-    for each in kernels.dots:
-        count = partitioned.local_flops.get(each.op, 0)
-        if count >= partitioned.local_flops.get(largest.get(each.kernel, -1), 0):
-            largest[each.kernel] = each.op
-        flops[each.kernel] += count
+    for dot in kernels.dots:
+        count = partitioned.local_flops.get(dot.op, 0)
+        if count >= partitioned.local_flops.get(largest.get(dot.kernel, -1), 0):
+            largest[dot.kernel] = dot.op
+        flops[dot.kernel] += count
     counts = Counter[Kernel]()
     costs = (times.steps, times.moved, times.arithmetic, times.memory, times.launch, ~times.unestimated, kernels.times)
-    columns = [each.tolist() for each in costs]
+    columns = [column.tolist() for column in costs]
     for number, (op, steps, moved, computing, moving, launch, is_estimated, count) in enumerate(zip(kernels.ops, *columns, strict=True)):
-        each = program.operations[largest.get(number, op)]
-        dtype = _dot_dtype(partitioned, largest[number]) if number in largest else each.dtype
+        operation = program.operations[largest.get(number, op)]
+        dtype = _dot_dtype(partitioned, largest[number]) if number in largest else operation.dtype
         work = flops[number], round(steps), round(moved)
-        if any(work):  # else Shardy dropped it as dead
-            counts[Kernel(each.path, each.kind, each.source, dtype, 1, *work, computing, moving, launch, is_estimated)] += count
-    return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: (-each.total_seconds, each.path)))
+        if any(work):  # otherwise Shardy removed it as dead
+            counts[Kernel(operation.path, operation.kind, operation.source, dtype, 1, *work, computing, moving, launch, is_estimated)] += (
+                count
+            )
+    return tuple(
+        sorted((replace(kernel, count=n) for kernel, n in counts.items()), key=lambda kernel: (-kernel.total_seconds, kernel.path))
+    )
 
 
 def _dot_dtype(partitioned: Propagated, dot: int) -> str:

@@ -1,4 +1,4 @@
-"""Check a document against the schema of its kind."""
+"""Validation of documents against their JSON schemas."""
 
 import json
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from workbench.core.parse_untrusted import import_jsonschema
 
 @cache
 def load_schema(kind: str) -> Mapping[str, Any]:
-    """The schema of a `kind` of document: `plan` or `fleet`."""
+    """The schema `{kind}.schema.json` of this package, such as `plan` or `fleet`."""
     schema: Mapping[str, Any] = json.loads(Path(__file__).with_name(f"{kind}.schema.json").read_text(encoding="utf-8"))
     return schema
 
 
 def schema_problem(kind: str, document: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The place in a document that departs most from its schema (`$.mesh[0]`), and how; `None` if none does."""
+    """The JSON path (`$.mesh[0]`) and message of the most relevant schema violation, else `None`."""
     import_jsonschema()
     from jsonschema.exceptions import best_match
 
     error = best_match(_validator(kind).iter_errors(document))
     if error is None:
         return None
-    text: str = error.message  # begins with the value, and ends with what is wrong with it
+    text: str = error.message  # begins with the value and ends with the violation
     return error.json_path, text if len(text) <= 200 else f"{text[:120]} … {text[-60:]}"
 
 

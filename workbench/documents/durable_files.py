@@ -1,7 +1,7 @@
-"""Atomic, durable writes: a file is written whole or not at all, and is on the disk when the call returns.
+"""Atomic, durable writes: a file is written whole or not at all, and is on disk when the call returns.
 
-It is written under a temporary name, synced, and renamed; then its folder is synced, because an unsynced name may be lost on a power
-failure, or name an empty file. Errors are explained in words.
+The content is written under a temporary name, synced and renamed. The folder is then synced too, because after a power
+failure an unsynced name may be lost or refer to an empty file.
 """
 
 import errno
@@ -16,8 +16,8 @@ from secrets import token_hex
 from workbench.core.operating_system import try_lock
 from workbench.errors import WorkbenchError
 
-_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # errors of file systems that cannot sync a folder on request
-_LOCK_TIMEOUT = 5.0  # seconds that another writer may lock a folder
+_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # errors of file systems that cannot sync a folder
+_LOCK_TIMEOUT = 5.0  # seconds to wait for another writer's lock
 _WAYS_OUT = {
     errno.EBUSY: ("try again",),
     errno.EROFS: ("choose a folder on a writable disk",),
@@ -30,7 +30,7 @@ _WAYS_OUT = {
 
 @contextmanager
 def explain_write_errors(path: str | Path, kind: type[WorkbenchError]) -> Iterator[None]:
-    """Turn the system's error on writing `path` into an error of this kind, with its ways out."""
+    """Convert an `OSError` on writing `path` to an error of class `kind`, with suggestions."""
     try:
         yield
     except OSError as error:
@@ -39,21 +39,21 @@ def explain_write_errors(path: str | Path, kind: type[WorkbenchError]) -> Iterat
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file as a whole, or leave the one before untouched; synced when it returns. Raises `OSError`.
+    """Replace a file atomically and sync it. Raises `OSError`, which leaves the old file unchanged.
 
-    A symbolic link stays one, and its target is written. Mode, group and owner stay as far as this user may set them. A special file
-    (`/dev/stdout`) is written to and not replaced.
+    A symbolic link is followed and kept. Mode, group and owner are kept as far as this user may set them. A special
+    file (`/dev/stdout`) is written to, not replaced.
     """
-    before = _read_status(path)
-    if before is not None and not stat.S_ISREG(before.st_mode):
+    old_status = _read_status(path)
+    if old_status is not None and not stat.S_ISREG(old_status.st_mode):
         path.write_bytes(content)
         return
     target = Path(os.path.realpath(path))
-    if before is not None and not os.access(target, os.W_OK):  # replacing it would bypass the check for write permission
+    if old_status is not None and not os.access(target, os.W_OK):  # replacing the file would bypass the check for write permission
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     draft = target.with_name(f".{token_hex(8)}.draft")
     try:
-        write_synced(draft, content, before)
+        write_synced(draft, content, old_status)
         draft.replace(target)
     except BaseException:
         with suppress(OSError):
@@ -63,8 +63,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_synced(path: Path, content: bytes, like: os.stat_result | None = None) -> None:
-    """Write and sync a new file that nobody reads yet, with the permissions of another one, if that is given. Raises `OSError`."""
-    mode = 0o666 if like is None else stat.S_IMODE(like.st_mode)  # the first is narrowed by the umask, like any new file's
+    """Write and sync a new file with the permissions of `like`, by default those of the umask. Raises `OSError`."""
+    mode = 0o666 if like is None else stat.S_IMODE(like.st_mode)  # 0o666 is narrowed by the umask, as for any new file
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
         stream.write(content)
         stream.flush()
@@ -74,13 +74,12 @@ def write_synced(path: Path, content: bytes, like: os.stat_result | None = None)
 
 
 def sync_file(path: Path) -> None:
-    """Sync a file's content. Raises `OSError`."""
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder's entries, where the file system supports that: Windows opens no folder. Raises `OSError`."""
+    """Sync the entries of a folder if the file system supports it (Windows cannot open folders). Raises `OSError`."""
     try:
         file = os.open(folder, os.O_RDONLY)
         try:
@@ -93,7 +92,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, synced. Raises `OSError`."""
+    """Create a folder and its parents, synced. Raises `OSError`."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -102,28 +101,24 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(path: Path) -> Iterator[None]:
-    """Lock the folder of this file against other threads and processes that use this function. Raises `OSError`.
-
-    Where there are no locks (`try_lock`), or no folder can be opened, nobody is locked out.
-    """
+    """Lock a file's folder against other callers, if it can be opened and locks exist (`try_lock`). Raises `OSError`."""
     try:
         file = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
-    except PermissionError:  # Windows, or a folder that may not be listed
+    except PermissionError:  # Windows, or a folder without read permission
         yield
         return
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT
         while not try_lock(file):
             if time.monotonic() > deadline:
-                raise BlockingIOError(errno.EBUSY, f"another program has been writing in its folder for {_LOCK_TIMEOUT:g} seconds")
+                raise BlockingIOError(errno.EBUSY, f"another program has been writing to its folder for {_LOCK_TIMEOUT:g} seconds")
             time.sleep(0.01)
         yield
     finally:
-        os.close(file)  # which releases the lock
+        os.close(file)  # releases the lock
 
 
 def _read_status(path: Path) -> os.stat_result | None:
-    """The status of a path's target, if it exists."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -131,7 +126,7 @@ def _read_status(path: Path) -> os.stat_result | None:
 
 
 def _copy_access(file: int, like: os.stat_result) -> None:
-    """Copy owner and group first: setting them clears bits of the mode."""
+    """Copy owner and group before the mode, since changing them clears mode bits."""
     current = os.fstat(file)
     if (current.st_uid, current.st_gid) != (like.st_uid, like.st_gid):
         for owner in (like.st_uid, -1):  # only an administrator may change the owner

@@ -1,10 +1,9 @@
-"""Edits as plain JSON values, for a log that is read again after a restart and for a REST API: `parse_edit(edit_record(edit)) == edit`.
+"""Edits as JSON values, for the journal and the REST API: `parse_edit(edit_record(edit)) == edit`.
 
-{"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}
-
-`EDIT_FORMS` says how each field is written and read: a mesh, a layout, a pipeline stand as in a plan document. A record may come from
-anyone, and is checked as a plan document is: its size, the schema (`edit_record.schema.json`), then each value; a plan in it may only name
-programs that a document may name. As in a plan document, the order of a layout's entries counts, and must survive where records are stored.
+An example is `{"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}`. `EDIT_FORMS` defines how each field is written
+and read; meshes, layouts and pipelines are as in a plan document. A record is untrusted and is validated like a plan
+document: size, schema (`edit_record.schema.json`), then values; a plan in it may only name programs that a document may
+name. The order of a layout's entries is significant and must be preserved in storage.
 """
 
 import json
@@ -14,7 +13,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.offload import Offload
-from workbench.core.parse_untrusted import UnreadableError, parse_json
+from workbench.core.parse_untrusted import UnreadableError, parse_json, read_allowed
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.program import Program
@@ -22,7 +21,6 @@ from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.document_schema import schema_problem
 from workbench.documents.plan_documents import dump_plan, layout_record, parse_layout, parse_plan
-from workbench.documents.program_references import read_allowed
 from workbench.errors import DocumentError, WorkbenchError, unknown_name
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
@@ -31,22 +29,22 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 
 MOST_TEXT = 1 << 18
-"""Characters of a record. A plan with a thousand statements has some 60,000."""
+"""Limit on the characters of a record. A plan with a thousand statements has about 60,000."""
 MOST_VALUES = 20_000
-"""Entries of its lists and objects; the schema checks every one of them."""
+"""Limit on the entries of lists and objects, each of which the schema checks."""
 MOST_EDITS = 1_000
-"""Edits of one record, those of its groups and the groups themselves counted. The longest recipe, ZeRO-3 of AmoebaNet, has 207."""
+"""Limit on the edits of a record, nested edits and groups included. The longest recipe, ZeRO-3 of AmoebaNet, has 207."""
 MOST_GROUPS = 4
-"""Groups that lie in each other. A recipe is one."""
+"""Limit on the nesting depth of groups. A recipe has depth 1."""
 MOST_PLANS = 4
-"""Plans that one record opens: the program of each is traced when it is read, and only the last one counts."""
+"""Limit on the plans that a record opens: each program is traced when read, and only the last plan counts."""
 
 _WAY_OUT = 'write it as `edit_record` does: {"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}'
 
 
 @dataclass(frozen=True, slots=True)
 class OpenablePrograms:
-    """The programs that an opened plan may be of besides those of the zoo: those `allow`ed by name, and the `known` one (`parse_plan`)."""
+    """Programs that an opened plan may use besides the zoo: `allow`ed names, and the `known` program (`parse_plan`)."""
 
     allow: tuple[str, ...] = ()
     known: Program | None = None
@@ -62,7 +60,7 @@ class FieldForm:
 
 @dataclass(frozen=True, slots=True)
 class EditForm:
-    """The record of one class of edits: `edit`, by which it is recognised, and the fields. One with a default may be left out."""
+    """The record format of an edit class; `name` is its field `edit`. Fields with a default are optional."""
 
     name: str
     kind: type[Edit]
@@ -70,14 +68,14 @@ class EditForm:
 
 
 def edit_record(edit: Edit, known: Program | None = None) -> dict[str, Any]:
-    """The edit as plain JSON values, which `parse_edit` reads; `known` is a program without a reference that it will be given too.
+    """The edit as JSON values that `parse_edit` reads, given the same `known` program.
 
     >>> from workbench.plan.edits import ShardDim
     >>> edit_record(ShardDim("d_ff", ("model",)))
     {'edit': 'shard_dim', 'dim': 'd_ff', 'axes': ['model']}
 
-    Raises `DocumentError` for an edit that could not be read again: of a class that is not of `ALL_EDITS`, too large, with hardware that is
-    not in the catalogue, or with a plan that cannot be saved.
+    Raises `DocumentError` if the edit could not be read back: its class is not in `ALL_EDITS`, it is too large, its
+    hardware is not in the catalogue, or its plan cannot be saved.
     """
     try:
         return _verify_record(_write_edit(edit, OpenablePrograms(known=known)))
@@ -87,10 +85,10 @@ def edit_record(edit: Edit, known: Program | None = None) -> dict[str, Any]:
 
 
 def parse_edit(record: Any, *, allow: str | Iterable[str] = (), known: Program | None = None) -> Edit:
-    """The edit of a record, JSON values that may come from anyone; `allow` and `known` are those of `parse_plan`.
+    """Parse an untrusted record; `allow` and `known` are as in `parse_plan`.
 
-    Raises `DocumentError` if it is no record or beyond the limits, the errors of the values in it (`LayoutError` for a sharding, say), and
-    those of `parse_plan` for a plan that it opens. Whether the edit fits a plan is known once it is applied.
+    Raises `DocumentError` for an invalid record or one beyond the limits, errors of its values (such as `LayoutError`),
+    and errors of `parse_plan` for a plan that it opens. Whether the edit fits a plan is checked when it is applied.
     """
     return _read_edit(_verify_record(record), OpenablePrograms(read_allowed(allow), known))
 
@@ -114,8 +112,8 @@ def _unchanged(value: Any, _: OpenablePrograms) -> Any:
     return value
 
 
-def _noun(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: str) -> FieldForm:
-    """The form of a value that stands as in a plan document, or of `None`. One that would not be read as it is is not written."""
+def _nullable_form(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: str) -> FieldForm:
+    """The form of an optional value written as in a plan document; values that would not round-trip are rejected."""
 
     def write_verified(value: Any, _: OpenablePrograms) -> Any:
         if value is None:
@@ -132,36 +130,27 @@ def _noun(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: st
     return FieldForm(write_verified, lambda written, _: None if written is None else read(written))
 
 
-def _write_plan(plan: Plan, programs: OpenablePrograms) -> Any:
-    return json.loads(dump_plan(plan, programs.known))
-
-
 def _read_plan(document: Any, programs: OpenablePrograms) -> Plan:
     return parse_plan(json.dumps(document, ensure_ascii=False), "The plan of the edit", programs.allow, programs.known)
 
 
-def _write_edits(group: Iterable[Edit], programs: OpenablePrograms) -> list[Any]:
-    return [_write_edit(each, programs) for each in group]
-
-
-def _read_edits(records: Iterable[Mapping[str, Any]], programs: OpenablePrograms) -> tuple[Edit, ...]:
-    return tuple(_read_edit(each, programs) for each in records)
-
-
 _TEXT = FieldForm(_unchanged, _unchanged)
-_NUMBER = FieldForm(_unchanged, lambda number, _: int(number))  # in JSON 4.0 is a whole number
+_NUMBER = FieldForm(_unchanged, lambda number, _: int(number))  # JSON accepts 4.0 as an integer
 _NAMES = FieldForm(lambda names, _: list(names), lambda names, _: tuple(names))
-_MESH = _noun(lambda mesh: [list(axis) for axis in mesh.axes], lambda axes: Mesh(tuple((name, size) for name, size in axes)))
-_LAYOUT = _noun(layout_record, parse_layout)
-_SHARDING = _noun(str, Sharding.parse)
-_HARDWARE = _noun(
+_MESH = _nullable_form(lambda mesh: [list(axis) for axis in mesh.axes], lambda axes: Mesh(tuple((name, size) for name, size in axes)))
+_LAYOUT = _nullable_form(layout_record, parse_layout)
+_SHARDING = _nullable_form(str, Sharding.parse)
+_HARDWARE = _nullable_form(
     lambda hardware: hardware.name,
     parse_hardware,
     f"set {HARDWARE_FILE_VARIABLE} to the file that describes it",
     "plan for hardware of the catalogue (`workbench hardware` lists it)",
 )
-_PLAN = FieldForm(_write_plan, _read_plan)
-_EDITS = FieldForm(_write_edits, _read_edits)
+_PLAN = FieldForm(lambda plan, programs: json.loads(dump_plan(plan, programs.known)), _read_plan)
+_EDITS = FieldForm(
+    lambda group, programs: [_write_edit(edit, programs) for edit in group],
+    lambda records, programs: tuple(_read_edit(record, programs) for record in records),
+)
 
 EDIT_FORMS = (
     EditForm("shard_dim", edits.ShardDim, {"dim": _TEXT, "axes": _NAMES}),
@@ -179,12 +168,12 @@ EDIT_FORMS = (
     EditForm("rename_axis", mesh_edits.RenameAxis, {"axis": _TEXT, "name": _TEXT}),
     EditForm("reorder_axes", mesh_edits.ReorderAxes, {"names": _NAMES}),
     EditForm("rename_dim", edits.RenameDim, {"dim": _TEXT, "name": _TEXT}),
-    EditForm("set_remat", edits.SetRemat, {"remat": _noun(str, Remat.parse)}),
-    EditForm("set_precision", edits.SetPrecision, {"precision": _noun(str, Precision.parse)}),
-    EditForm("set_offload", edits.SetOffload, {"offload": _noun(str, Offload.parse)}),
+    EditForm("set_remat", edits.SetRemat, {"remat": _nullable_form(str, Remat.parse)}),
+    EditForm("set_precision", edits.SetPrecision, {"precision": _nullable_form(str, Precision.parse)}),
+    EditForm("set_offload", edits.SetOffload, {"offload": _nullable_form(str, Offload.parse)}),
     EditForm("set_hardware", edits.SetHardware, {"hardware": _HARDWARE}),
-    EditForm("set_axis_assignment", edits.SetAxisAssignment, {"axis_assignment": _noun(str, parse_axis_assignment)}),
-    EditForm("set_pipeline", edits.SetPipeline, {"pipeline": _noun(str, PipelineSpec.parse), "about": _TEXT}),
+    EditForm("set_axis_assignment", edits.SetAxisAssignment, {"axis_assignment": _nullable_form(str, parse_axis_assignment)}),
+    EditForm("set_pipeline", edits.SetPipeline, {"pipeline": _nullable_form(str, PipelineSpec.parse), "about": _TEXT}),
     EditForm("edit_group", edits.EditGroup, {"name": _TEXT, "edits": _EDITS}),
     EditForm("open_plan", edits.OpenPlan, {"plan": _PLAN, "source": _TEXT}),
 )
@@ -193,7 +182,6 @@ _BY_KIND: Mapping[type, EditForm] = {form.kind: form for form in EDIT_FORMS}
 
 
 def _verify_record(record: Any) -> dict[str, Any]:
-    """The record as plain values, checked from the outside in: JSON within the limits, edits that exist, the schema."""
     values = _plain_values(record)
     if not isinstance(values, dict) or "edit" not in values:
         raise DocumentError('The edit is not a valid record: it does not say which "edit" it is.', [_WAY_OUT])
@@ -204,7 +192,6 @@ def _verify_record(record: Any) -> dict[str, Any]:
 
 
 def _plain_values(record: Any) -> Any:
-    """JSON values within the limits; raises `DocumentError` for anything else."""
     try:
         text = json.dumps(record, ensure_ascii=False)
         values = parse_json(text) if len(text) <= MOST_TEXT else None
@@ -212,7 +199,7 @@ def _plain_values(record: Any) -> Any:
         raise DocumentError("The edit is not a valid record: its lists and tables are nested too deep.", [_WAY_OUT]) from None
     except UnreadableError as error:
         raise DocumentError(f"The edit is not a valid record: {error}.", [_WAY_OUT]) from None
-    except (TypeError, ValueError):  # what is no JSON value, contains itself, or is a number that Python refuses to print
+    except (TypeError, ValueError):  # not JSON, a cycle, or a number that Python refuses to print
         raise DocumentError("The edit is not a valid record: it cannot be written as JSON.", [_WAY_OUT]) from None
     for size, most, unit in ((len(text), MOST_TEXT, "characters"), (_count_values(values), MOST_VALUES, "entries")):
         if size > most:
@@ -226,18 +213,17 @@ def _count_values(values: Any) -> int:
 
 
 def _verify_edits(root: Any) -> None:
-    """Check that all edits of the record exist, and the limits on their number, on groups in groups and on plans."""
-    level, found = [root], []
+    level, records = [root], []
     for _ in range(MOST_GROUPS + 1):
-        found += level
-        level = [inner for each in level for inner in _inner_records(each)]
+        records += level
+        level = [inner for record in level for inner in _inner_records(record)]
     if level:
         raise DocumentError(f"The edit has groups of edits nested more than {MOST_GROUPS} levels deep.", ["merge the groups"])
-    if len(found) > MOST_EDITS:
+    if len(records) > MOST_EDITS:
         raise DocumentError(
-            f"The edit is a group of {len(found):,} edits; the limit is {MOST_EDITS:,}.", ["split them into several groups"]
+            f"The edit is a group of {len(records):,} edits; the limit is {MOST_EDITS:,}.", ["split them into several groups"]
         )
-    names = [each["edit"] for each in found if isinstance(each, dict) and isinstance(each.get("edit"), str)]
+    names = [record["edit"] for record in records if isinstance(record, dict) and isinstance(record.get("edit"), str)]
     if (unknown := next((name for name in names if name not in _BY_NAME), None)) is not None:
         raise DocumentError(*unknown_name("edit", unknown, _BY_NAME))
     if (plans := names.count("open_plan")) > MOST_PLANS:
@@ -245,6 +231,5 @@ def _verify_edits(root: Any) -> None:
 
 
 def _inner_records(record: Any) -> list[Any]:
-    """The edits of a group, of which nothing is checked yet."""
     inner = record.get("edits") if isinstance(record, dict) and record.get("edit") == "edit_group" else None
     return inner if isinstance(inner, list) else []

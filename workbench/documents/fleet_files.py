@@ -1,4 +1,4 @@
-"""Fleet files: which models to train together, on which devices, in TOML or JSON. A grid stands for one model per combination.
+"""Fleet files (TOML or JSON): models to train together and their devices. A grid expands to one model per combination.
 
 policy = "sharded-lrtf"
 memory = "2 GiB"
@@ -39,19 +39,20 @@ from workbench.units import parse_bytes
 
 VERSION = 1
 MOST_MODELS = 1_000
-"""Models of a fleet file, grids multiplied out."""
+"""Limit on the models of a fleet file, with grids expanded."""
 MOST_TRACED = 32
-"""Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
+"""Limit on distinct zoo programs that are not allowed by name, each of which is traced on opening."""
 _TRAINING_HINT = "end it with `return wb.trace_training(...)`"
 _FORMAT_HINTS = ("write it as docs/many_models.md shows", "name it *.toml or *.json")
 
 
 def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
-    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` is relative to it; `changes` are fields of the fleet that
-    override the file's; `allow` as of `load_plan`. What can be checked without importing or tracing a model is checked first.
+    """Read a fleet file, as JSON if its suffix is `.json`, else as TOML.
 
-    Raises `DocumentError` for a file that cannot be read, has an unknown field or one of the wrong kind, or names a program that is not
-    allowed or cannot be built; `FleetError` for models that cannot be trained together.
+    A relative `folder` is relative to the file. `changes` override fields of the fleet; `allow` is as in `load_plan`.
+    Checks that need no import or trace come first. Raises `DocumentError` if the file cannot be read, has an unknown
+    field or one of the wrong kind, or names a program that is not allowed or cannot be built; `FleetError` if the
+    models cannot be trained together.
     """
     path = Path(path)
     try:
@@ -65,12 +66,12 @@ def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any
 
 
 def resolve_fleet(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) -> Fleet:
-    """The fleet, or that of a fleet file; raises what `load_fleet` does."""
+    """The fleet, loaded if given as a file. Raises the errors of `load_fleet`."""
     return fleet if isinstance(fleet, Fleet) else load_fleet(fleet, allow)
 
 
 def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
-    """Parse the text of a fleet file; `name` is what errors call it. `allow`, `changes`, and errors are those of `load_fleet`."""
+    """Parse a fleet file, `name` in errors; other parameters and errors are those of `load_fleet`."""
     document = _parse_document(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
@@ -90,7 +91,6 @@ def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, all
 
 
 def _read_options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The fields of a fleet, without its models."""
     options = {key: value for key, value in document.items() if key not in ("models", "version")}
     if "memory" in options:
         options["memory"] = _parse_memory(options["memory"], name)
@@ -111,7 +111,7 @@ def _parse_document(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
 
 
 def _verify_fields(document: Mapping[str, Any], name: str) -> None:
-    """Report an unknown field with the nearest known one, before the schema reports it with less detail."""
+    """Report unknown fields with a suggestion, before the schema reports them with less detail."""
     schema = load_schema("fleet")["properties"]
     entries = document.get("models", ())
     fields = schema["models"]["items"]["properties"]
@@ -120,10 +120,10 @@ def _verify_fields(document: Mapping[str, Any], name: str) -> None:
         levels += [
             (f"{name}, model {_entry_label(index, each)}", each, fields) for index, each in enumerate(entries) if isinstance(each, dict)
         ]
-    for error_name, record, known in levels:
+    for error_name, record, fields_by_name in levels:
         for key in record:
-            if key not in known:
-                message, ways_out = unknown_name("field", key, (each for each in known if each != "version"))
+            if key not in fields_by_name:
+                message, ways_out = unknown_name("field", key, (each for each in fields_by_name if each != "version"))
                 raise DocumentError(f"{error_name}: {message}", ways_out)
 
 
@@ -132,42 +132,41 @@ def _entry_label(index: int, entry: Mapping[str, Any]) -> str:
 
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
-    """Where a document departs from the schema, and how."""
     problem = schema_problem("fleet", document)
     return problem and f"at `{problem[0].removeprefix('$.')}`, {problem[1]}"
 
 
 def _verify_names(entries: list[dict[str, Any]], name: str) -> None:
     try:
-        verify_names([each["name"] for each in entries])
+        verify_names([entry["name"] for entry in entries])
     except FleetError as error:
         raise FleetError(f"{name}: {error.message}", [*error.ways_out, "give one model a `grid` instead"]) from None
 
 
 def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
-    """Check that the grids make no more models than a fleet can have; the number is computed before any is made."""
+    """Check that the grids expand to at most `MOST_MODELS` models, before expanding them."""
     counts = [prod(len(values) for values in entry.get("grid", {}).values()) for entry in entries]
     if sum(counts) > MOST_MODELS:
-        entry, count = max(zip(entries, counts, strict=True), key=lambda each: each[1])
+        entry, count = max(zip(entries, counts, strict=True), key=lambda pair: pair[1])
         sizes = " x ".join(str(len(values)) for values in entry.get("grid", {}).values())
         of_one = f" (`{entry['name']}` alone {sizes} = {count:,})" if count > 1 else ""
         raise FleetError(
-            f"{name} makes {sum(counts):,} models{of_one}; a fleet has at most {MOST_MODELS:,}.", ["leave values out of a grid"]
+            f"{name} yields {sum(counts):,} models{of_one}; a fleet has at most {MOST_MODELS:,}.", ["leave values out of a grid"]
         )
 
 
 def _parse_memory(value: str | float, name: str) -> int:
-    """Bytes; the schema accepts 1.0 as a whole number, which is hardly meant as one byte."""
-    found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
-    if found is None:
+    """The number of bytes. The schema accepts 1.0 as an integer, but a float without a unit is rejected as ambiguous."""
+    count = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
+    if count is None:
         shown = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
         raise DocumentError(f"{name}: {shown} is not an amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
-    return found
+    return count
 
 
 @dataclass(frozen=True)
 class _ModelDraft:
-    """A model whose program is not traced yet; `error_name` is what errors call it."""
+    """A model before tracing; `error_name` identifies it in errors."""
 
     name: str
     reference: Reference
@@ -175,7 +174,6 @@ class _ModelDraft:
     error_name: str
 
     def verify(self, allow: str | Iterable[str]) -> None:
-        """Check what can be checked without importing anything."""
         verify_model_name(self.name)
         if ":" not in self.reference.target:
             with self._naming_errors():
@@ -183,20 +181,19 @@ class _ModelDraft:
         verify_allowed(self.reference, self.error_name, allow)
 
     def verify_function(self) -> None:
-        """Check what can be checked with its module imported but untraced."""
         if ":" in self.reference.target:
             with self._naming_errors():
                 verify_arguments(self.reference, load_function(self.reference))
 
     def model(self, programs: dict[str, Program]) -> FleetModel:
-        """The model; models that name the same program share it: `programs` are those traced so far."""
+        """The model; equal references share a program through `programs`."""
         with self._naming_errors():
             program = programs.get(str(self.reference)) or program_from_reference(self.reference)
         programs[str(self.reference)] = program
         if program.step.training is None:
             raise DocumentError(
-                f"{self.error_name}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
-                [_TRAINING_HINT if ":" in self.reference.target else "take a model that trains, such as `gpt` or `mnist`"],
+                f"{self.error_name}: `{self.reference}` is a function, not a training step: it has no loss and no optimiser.",
+                [_TRAINING_HINT if ":" in self.reference.target else "use a model with a training step, such as `gpt` or `mnist`"],
             )
         return FleetModel(self.name, program, **self.options)
 
@@ -209,9 +206,9 @@ class _ModelDraft:
 
 
 def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Iterable[str]) -> None:
-    """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for without permission."""
-    traced = {str(each.reference): each.reference for each in drafts if ":" not in each.reference.target}
-    targets = [each.target for each in traced.values() if not is_allowed(each, allow)]
+    """Raises `DocumentError` if more than `MOST_TRACED` zoo programs would be traced without permission."""
+    traced = {str(item.reference): item.reference for item in drafts if ":" not in item.reference.target}
+    targets = [item.target for item in traced.values() if not is_allowed(item, allow)]
     if len(targets) > MOST_TRACED:
         most = max(set(targets), key=targets.count)
         raise DocumentError(
@@ -226,19 +223,19 @@ def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Itera
 
 
 def _expand_grid(entry: Mapping[str, Any], name: str) -> Iterator[_ModelDraft]:
-    """One model, or one per combination of its grid, the last argument varying fastest."""
+    """One model per combination of the grid, the last argument varying fastest."""
     grid: Mapping[str, list[Any]] = entry.get("grid", {})
-    given: Mapping[str, Any] = entry.get("arguments", {})
-    if repeated := next((each for each in grid if each in given), None):
+    arguments: Mapping[str, Any] = entry.get("arguments", {})
+    if repeated := next((argument for argument in grid if argument in arguments), None):
         raise DocumentError(
-            f"{name}, model `{entry['name']}`: `{repeated}` stands in `arguments` and in `grid`.", ["leave it out of `arguments`"]
+            f"{name}, model `{entry['name']}`: `{repeated}` is in both `arguments` and `grid`.", ["leave it out of `arguments`"]
         )
     options = {key: value for key, value in entry.items() if key not in ("name", "program", "arguments", "grid", "cuts")}
     options["cuts"] = tuple(entry.get("cuts", ()))
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         model_name = "-".join([entry["name"], *(f"{key}={_value_text(value)}" for key, value in chosen.items())])
-        yield _ModelDraft(model_name, Reference(entry["program"], {**given, **chosen}), options, f"{name}, model `{model_name}`")
+        yield _ModelDraft(model_name, Reference(entry["program"], {**arguments, **chosen}), options, f"{name}, model `{model_name}`")
 
 
 def _value_text(value: object) -> str:

@@ -1,8 +1,7 @@
-"""Reports, comparisons, runs and fleets as plain JSON values, for `--json` and scripts that read it. Bytes, seconds and FLOP, unrounded."""
+"""Reports, comparisons, runs and fleets as JSON values for `--json` and scripts, in unrounded bytes, seconds and FLOP."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from math import isfinite
 from typing import Any
 
 from workbench.analysis.plan_diff import PlanDiff
@@ -21,12 +20,13 @@ from workbench.reports.propagation_step_text import rejection_text
 from workbench.reports.propagation_text import MOST_VALUES, group_alike
 from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
+from workbench.reports.run_events import finite
 
 Record = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: a record is its fields, unless it prints itself; then it is its text."""
+    """A value as JSON: records as objects of their fields, or as text if they define `__str__`."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
@@ -37,13 +37,13 @@ def plain(value: Any) -> Any:
 
 
 def all_fields(record: Any) -> Record:
-    """Every field of a record."""
+    """All fields of a dataclass or named tuple as JSON."""
     names = record._fields if hasattr(record, "_fields") else [field.name for field in fields(record)]
     return {name: plain(getattr(record, name)) for name in names}
 
 
 def select(record: Any, names: str) -> Record:
-    """Fields and properties of a record, by their names with spaces between."""
+    """Fields and properties of a record as JSON; `names` are separated by spaces."""
     return {name: plain(getattr(record, name)) for name in names.split()}
 
 
@@ -52,10 +52,14 @@ def _payloads(volumes: Mapping[tuple[tuple[str, ...], str], int]) -> list[Record
 
 
 def report_record(report: Report) -> Record:
-    """All figures of a report; bytes are per device, collectives per step. `tier`: the source of the collectives, `planned` or
-    `partitioned`; `ranges`: the intervals of nine of ten true figures, for those that are not settled; `compiled_by`: the compiler that
-    gave memory and kernel times, if one did. Of a plan with a pipeline the figures of a device are those of `stage`, the fullest, and
-    `stages` has them for each; where it cannot be cut, they are of the program as one."""
+    """All figures of a report; bytes are per device, collectives per step.
+
+    - `tier`: the source of the collectives, `planned` or `partitioned`;
+    - `ranges`: 90 % intervals of the figures that are uncertain;
+    - `compiled_by`: the compiler that computed memory and kernel times, if any;
+    - `stage`, `stages`: for a pipelined plan, the device figures are those of the fullest `stage`, and `stages` has all
+      of them; if the program cannot be partitioned into stages, they are those of the whole program.
+    """
     plan, shown = report.plan, report.most(lambda each: each.memory.peak)
     return {
         "program": plan.program.name,
@@ -85,7 +89,6 @@ def report_record(report: Report) -> Record:
 
 
 def _device_record(shown: Report) -> Record:
-    """What one device holds, sends, computes and waits for."""
     times = "total arithmetic memory launch exposed host idle hidden mfu hfu hardware calibrated shares_of"
     return {
         "memory": select(shown.memory, "peak by_role host reserved"),
@@ -96,7 +99,6 @@ def _device_record(shown: Report) -> Record:
 
 
 def _pipeline_step_record(report: Report) -> Record | None:
-    """The figures of the pipeline; the other figures of its plan are of the whole program, on the devices of one stage."""
     try:
         planned = report.pipeline
     except PipelineError:
@@ -111,22 +113,21 @@ def _pipeline_step_record(report: Report) -> Record | None:
         "peaks": [report.peak] * planned.spec.stages if is_one else list(step.peaks),
         "fits": report.memory.fits if is_one else planned.fits,
         "sent": sum(planned.traffic.values()),
-        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.virtual_stages],
+        "stages": [{"stage": stage.device, "blocks": list(stage.blocks)} for stage in planned.virtual_stages],
     }
 
 
 def _annotations_record(report: Report) -> Record:
-    """The function's own sharding annotations, as text."""
     annotations = report.source_annotations
     return {
-        "types": {each.path: str(each.sharding) for each in annotations.types},
-        "constraints": [all_fields(each) for each in annotations.constraints],
-        "regions": [all_fields(each) for each in annotations.regions],
+        "types": {annotation.path: str(annotation.sharding) for annotation in annotations.types},
+        "constraints": [all_fields(annotation) for annotation in annotations.constraints],
+        "regions": [all_fields(annotation) for annotation in annotations.regions],
     }
 
 
 def _axis_assignment(report: Report) -> str | None:
-    """The axis assignment, chosen or default; none where there is no hardware or the mesh does not fit it."""
+    """The chosen or default axis assignment; `None` without hardware or if the mesh does not fit it."""
     plan = report.plan
     if plan.hardware is None or axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment):
         return None
@@ -134,7 +135,7 @@ def _axis_assignment(report: Report) -> str | None:
 
 
 def _reshard_record(reshard: Reshard) -> Record:
-    """Bytes are per device, `sent` and `seconds` of all executions of a step; without edits, which are tried on request."""
+    """Bytes are per device, `sent` and `seconds` per step; edits are left out, as they are computed on request."""
     return {
         **select(reshard, "path source reader reader_source shape dtype"),
         "from": str(reshard.before),
@@ -155,7 +156,7 @@ def _placement_record(placement: Placement) -> Record:
 
 
 def comparison_record(comparison: Comparison) -> Record:
-    """Figures by tier, collectives by mesh axes and class, differences with their causes."""
+    """Figures by tier, collectives by mesh axes and class, and differences with causes."""
     return {
         "plan": str(comparison.report.plan),
         "target": comparison.compiled.target if comparison.compiled else None,
@@ -182,8 +183,7 @@ def compiled_record(compiled: Compiled) -> Record:
 
 
 def measurement_record(measurement: Measurement) -> Record:
-    """All figures of a run; `compiled` is the payload of the compiled program's collectives, per device and step. Of the trace single
-    events are left out."""
+    """All figures of a run; `compiled` has payloads per device and step; trace events are only counted."""
     trace = measurement.trace
     return {
         **select(measurement, "device_kind devices processes compile_seconds median_seconds"),
@@ -193,8 +193,8 @@ def measurement_record(measurement: Measurement) -> Record:
         "shards_agree": measurement.shards_agree,
         "compiled": _payloads(measurement.compiled),
         **select(measurement, "compiled_peak device_peak"),
-        "max_error": _finite(measurement.max_error),
-        "explained_error": _finite(measurement.explained_error),
+        "max_error": finite(measurement.max_error),
+        "explained_error": finite(measurement.explained_error),
         "is_wrong": measurement.is_wrong if measurement.is_judged else None,
         **select(measurement, "first_wrong wrong_text not_numbers"),
         "trace": trace and {**select(trace, "seconds devices operations"), "events": len(trace.events) + trace.events_left_out},
@@ -202,13 +202,8 @@ def measurement_record(measurement: Measurement) -> Record:
     }
 
 
-def _finite(value: float | None) -> float | None:
-    """A number that JSON has."""
-    return value if value is not None and isfinite(value) else None
-
-
 def plan_diff_record(diff: PlanDiff) -> Record:
-    """All of a diff; figures are per device and step."""
+    """All rows of a diff; figures are per device and step."""
     return {
         "before": str(diff.before.plan),
         "after": str(diff.after.plan),
@@ -220,7 +215,7 @@ def plan_diff_record(diff: PlanDiff) -> Record:
 
 
 def fleet_record(measured: FleetMeasurement) -> Record:
-    """All figures of a run; `placed` is `[model, unit, device, start, end, lost]` per unit."""
+    """All figures of a fleet run; `placed` is `[model, unit, device, start, end, lost]` per unit."""
     schedule = measured.schedule
     return {
         "models": list(measured.names),
@@ -231,7 +226,7 @@ def fleet_record(measured: FleetMeasurement) -> Record:
         "predicted": measured.predicted.makespan,
         **select(measured, "bound ran_bound"),
         "busy": schedule.busy,
-        "strategies": {each.name: each.seconds for each in strategies(measured.jobs, schedule.devices)},
+        "strategies": {strategy.name: strategy.seconds for strategy in strategies(measured.jobs, schedule.devices)},
         "shards": dict(zip(measured.names, measured.shards, strict=True)),
         **select(measured, "losses peaks budget moved hidden decision_seconds compile_seconds resumed ended failed"),
         "placed": _placement_rows(schedule),
@@ -240,28 +235,27 @@ def fleet_record(measured: FleetMeasurement) -> Record:
 
 
 def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> Record:
-    """All figures of a simulation; a makespan per policy."""
+    """All figures of a fleet simulation, with a makespan per policy."""
     return {
-        "models": [each.name for each in times.jobs],
+        "models": [item.name for item in times.jobs],
         "devices": devices,
         "device_kind": times.device_kind,
         "planned_for": times.planned_for or None,
         "bound": lower_bound(times.jobs, devices),
-        "makespans": {name: each.makespan for name, each in schedules.items()},
-        "strategies": {each.name: each.seconds for each in strategies(times.jobs, devices)},
+        "makespans": {name: item.makespan for name, item in schedules.items()},
+        "strategies": {item.name: item.seconds for item in strategies(times.jobs, devices)},
         "shards": {job.name: shards for job, shards in zip(times.jobs, times.shards, strict=True)},
-        "seconds": {each.name: each.seconds for each in times.jobs},
-        "placed": {name: _placement_rows(each) for name, each in schedules.items()},
+        "seconds": {item.name: item.seconds for item in times.jobs},
+        "placed": {name: _placement_rows(item) for name, item in schedules.items()},
     }
 
 
 def _placement_rows(schedule: FleetSchedule) -> list[list[Any]]:
-    return [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in schedule.placed]
+    return [[unit.model, unit.unit, unit.device, unit.start, unit.end, unit.lost] for unit in schedule.placed]
 
 
 def explanation_record(report: Report, value: str) -> list[Record]:
-    """Why a value is sharded as it is: one entry for each value that a path or pattern names, equal ones together; the content of
-    `Report.explain`."""
+    """Why the values that match a path or pattern have their shardings (`Report.explain`)."""
     replay = report.propagation
     return [_value_record(replay, numbers) for numbers in group_alike(replay, replay.find(value))[:MOST_VALUES]]
 
@@ -292,7 +286,6 @@ def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> Record
 
 
 def origin_record(origin: Origin) -> Record:
-    """The origin of an axis."""
     return {**select(origin, "kind path statement source priority axis"), "dim": origin.axis_on_dim.dim}
 
 
@@ -316,7 +309,6 @@ def _rejection_record(replay: Propagation, rejected: RejectedAxis) -> Record:
 
 
 def conflict_record(replay: Propagation, conflict: Conflict) -> Record:
-    """Both sides of a conflict."""
     return {
         "winner": origin_record(conflict.winner),
         "loser": origin_record(conflict.loser),

@@ -1,4 +1,4 @@
-"""Plan documents: JSON with a version and a schema, one statement per line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
+"""Plan documents: versioned JSON, one statement per line for readable diffs. `parse_plan(dump_plan(p)) == p`."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from workbench.core.layout import Layout
 from workbench.core.layout_text import axes_text
 from workbench.core.mesh import Mesh
 from workbench.core.offload import ALL_ON_DEVICE, Offload
-from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
+from workbench.core.parse_untrusted import UnreadableError, parse_json, read_allowed, read_text, verify_length
 from workbench.core.pipeline_spec import read_pipeline
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference
@@ -19,7 +19,7 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.document_schema import schema_problem
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
-from workbench.documents.program_references import program_from_reference, read_allowed, verify_allowed, verify_reference
+from workbench.documents.program_references import program_from_reference, verify_allowed, verify_reference
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware.axis_assignment_text import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
@@ -31,10 +31,10 @@ VERSION = 1
 
 
 def dump_plan(plan: Plan, known: Program | None = None) -> str:
-    """The plan document. Raises `DocumentError` if the program has no reference, or one from which it could not be built again.
+    """The plan document. Raises `DocumentError` if the program cannot be rebuilt from its reference.
 
-    If `parse_plan` will be given the `known` program, a program without a reference is accepted if it is that one, with any remat,
-    precision and offload.
+    A program without a reference is accepted if it is `known`, up to remat, precision and offload; `parse_plan` then
+    needs the same `known`.
     """
     reference = (known and known_reference(plan.program, known)) or _require_reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
@@ -55,7 +55,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
     }
     if problem := _schema_problem(document):
         raise DocumentError(
-            f"`{plan.name[:80]}` cannot be saved, because it could not be reopened: {problem}.",
+            f"`{plan.name[:80]}` cannot be saved because it could not be reopened: {problem}.",
             ["give it another name, or other arguments"],
         )
     return _pretty_json(document) + "\n"
@@ -68,14 +68,13 @@ def parse_plan(
     known: Program | None = None,
     build: Callable[[Reference], Program] = program_from_reference,
 ) -> Plan:
-    """The plan of a document; `name` is what errors call it. `allow` are modules whose programs it may name besides those of the zoo and
-    those that were built in this process (`read_allowed`), and `known` a program without a reference that it may be of (`dump_plan`).
-    `build` may keep what it has built, for those who read many plans. All that can be checked without the program is checked before it is
-    imported.
+    """Parse a plan document, `name` in errors; checks that do not need the program come before its import.
 
-    Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
-    `RematError`, `PrecisionError` or `OffloadError` if it does not fit what it is traced with, and `MeshError` or `LayoutError` if the plan
-    is illegal.
+    `allow` lists modules whose programs it may name, besides the zoo and programs built in this process
+    (`read_allowed`). `known` is a program without a reference that it may use (`dump_plan`). `build` may cache
+    programs. Raises `DocumentError` if the text is not a plan document, has a newer version, or names a program that is
+    not allowed or cannot be built; `RematError`, `PrecisionError` or `OffloadError` for settings that do not fit the
+    program; `MeshError` or `LayoutError` if the plan is illegal.
     """
     document = _parse_document(text, name)
     mesh, layout = Mesh(tuple((axis, size) for axis, size in document["mesh"])), parse_layout(document["layout"])
@@ -83,18 +82,18 @@ def parse_plan(
     remat, precision = Remat.parse(document.get("remat", "")), Precision.parse(document.get("precision", ""))
     offload = Offload.parse(document.get("offload", ""))
     reference = Reference(document["program"]["target"], document["program"].get("arguments", {}))
-    if is_known_reference(reference):
+    if reference.target.startswith(_MARK):
         program = known_program(reference, known, name).variant(remat=remat, precision=precision, offload=offload)
     else:
         verify_allowed(reference, name, allow)
         program = build(reference).variant(remat=remat, precision=precision, offload=offload)
-    if renamed := names_from_trace(program, document.get("dims", {})):
+    if renamed := renames_from_current(program, document.get("dims", {})):
         program = program.rename(renamed)
     return Plan(program, mesh, layout, document["name"], *hardware_fields, pipeline)
 
 
 def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda: None) -> None:
-    """Write the document atomically. `verify` may refuse by raising: nobody else saves a plan in that folder meanwhile."""
+    """Write the document atomically. `verify` may veto by raising, while other writers of the folder are locked out."""
     path, text = _as_path(path), dump_plan(plan)
     with explain_write_errors(path, DocumentError), lock_folder(path):
         verify()
@@ -102,10 +101,7 @@ def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda:
 
 
 def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
-    """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is then imported.
-
-    Errors are those of `parse_plan`, and `DocumentError` if the file cannot be read.
-    """
+    """Read a plan document; `allow="mine"` lets it import the module `mine`. Raises the errors of `parse_plan`."""
     allow = read_allowed(allow)
     try:
         text = read_text(_as_path(path))
@@ -143,17 +139,17 @@ def _require_reference(plan: Plan) -> Reference:
     try:
         verify_reference(reference)
     except DocumentError as error:
-        raise DocumentError(f"`{plan.name}` cannot be saved, because it could not be reopened. {error.message}", error.ways_out) from None
+        raise DocumentError(f"`{plan.name}` cannot be saved because it could not be reopened. {error.message}", error.ways_out) from None
     return reference
 
 
 def _hardware_name(hardware: Hardware) -> str:
-    """The name that the catalogue reads; hardware that was measured, or is in a file that is not read automatically, has none."""
+    """The catalogue name of the hardware. Raises `DocumentError` if it is not in the catalogue."""
     try:
-        known = parse_hardware(hardware.name) == hardware
+        is_in_catalogue = parse_hardware(hardware.name) == hardware
     except HardwareError:
-        known = False
-    if not known:
+        is_in_catalogue = False
+    if not is_in_catalogue:
         raise DocumentError(
             f"A plan for `{hardware}` cannot be saved: a plan document names its hardware, but this hardware is not in the catalogue.",
             [
@@ -165,7 +161,6 @@ def _hardware_name(hardware: Hardware) -> str:
 
 
 def _parse_hardware_fields(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, AxisAssignment | None]:
-    """The hardware and the axis assignment of a document."""
     hardware, axis_assignment = document.get("hardware"), document.get("axis_assignment", document.get("wiring"))
     try:
         return hardware and parse_hardware(hardware), axis_assignment and parse_axis_assignment(axis_assignment)
@@ -174,7 +169,7 @@ def _parse_hardware_fields(document: Mapping[str, Any], name: str) -> tuple[Hard
 
 
 def layout_record(layout: Layout) -> dict[str, Any]:
-    """The layout as plain values, one entry a statement."""
+    """The layout as JSON values, one entry per statement."""
     return {
         "rules": {dim: axes_text(axes, layout.priority(dim)) for dim, axes in layout.rules},
         **({"overrides": {pattern: str(sharding) for pattern, sharding in layout.overrides}} if layout.overrides else {}),
@@ -186,7 +181,7 @@ def layout_record(layout: Layout) -> dict[str, Any]:
 
 
 def parse_layout(record: Mapping[str, Any]) -> Layout:
-    """The inverse of `layout_record`; kinds that an older document does not know are empty."""
+    """The inverse of `layout_record`; kinds of statements missing in older documents are empty."""
     return Layout(
         record.get("rules", {}),
         _parse_shardings(record.get("overrides", {})),
@@ -202,7 +197,6 @@ def _parse_shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], 
 
 
 def _parse_document(text: str, name: str) -> dict[str, Any]:
-    """The document as plain values, checked from the outside in: JSON, a plan, a version we know, the schema."""
     verify_length(text, name, "plan document")
     try:
         document = parse_json(text)
@@ -229,7 +223,6 @@ def _verify_schema(document: dict[str, Any], name: str) -> None:
 
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
-    """The first departure of a document from the schema, in words."""
     problem = schema_problem("plan", document)
     return problem and f"at `{problem[0]}`, {problem[1]}"
 
@@ -239,42 +232,37 @@ def _not_json_error(name: str, reason: str) -> DocumentError:
 
 
 def _pretty_json(value: object, indent: str = "") -> str:
-    """JSON with one entry per line, but lists of plain values (`["data", 4]`) on one."""
+    """JSON with one entry per line, except for lists of plain values (`["data", 4]`)."""
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
-        entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty_json(each, inner)}" for key, each in value.items()]
-    elif isinstance(value, list | tuple) and any(isinstance(each, list | tuple | Mapping) for each in value):
-        entries = [_pretty_json(each, inner) for each in value]
+        entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty_json(entry, inner)}" for key, entry in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(entry, list | tuple | Mapping) for entry in value):
+        entries = [_pretty_json(entry, inner) for entry in value]
     else:
         return json.dumps(value, ensure_ascii=False)
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"
     return f"{opening}\n{inner}" + f",\n{inner}".join(entries) + f"\n{indent}{closing}"
 
 
-# A program that no document can name, traced from functions of a running process: the history of its board names it by its fingerprint.
+# Programs without a reference, traced from functions of a running process, are named by fingerprint in the board's history.
 #
-# Such a document is of use only to a process that has that program already: it is read with the program that is served again, and refused
-# if that has changed.
+# Such a document can only be read by a process that serves the same program again, and is rejected
+# if the program has changed.
 
 _MARK = "#"
 
 
 def known_reference(program: Program, known: Program) -> Reference | None:
-    """The reference in a document if `program` is the `known` one, with any remat and precision; `None` if it is not, or has a name."""
-    same = program.fingerprint == known.fingerprint or (program.retrace is not None and program.retrace is known.retrace)
-    return Reference(_MARK + known.fingerprint) if same and program.reference is None else None
-
-
-def is_known_reference(reference: Reference) -> bool:
-    """Whether a document names its program in this way."""
-    return reference.target.startswith(_MARK)
+    """A reference by fingerprint if `program` is `known` up to remat and precision, and has no reference."""
+    is_same = program.fingerprint == known.fingerprint or (program.retrace is not None and program.retrace is known.retrace)
+    return Reference(_MARK + known.fingerprint) if is_same and program.reference is None else None
 
 
 def known_program(reference: Reference, known: Program | None, name: str) -> Program:
-    """The `known` program; raises `DocumentError` if the document is not of that. `name` is what errors call the document."""
+    """The `known` program. Raises `DocumentError` if the document, named `name` in errors, is for another one."""
     if known is None or reference.target != _MARK + known.fingerprint:
         raise DocumentError(
-            f"{name} is of a program traced in another process without a reference; it is not the program here.",
+            f"{name} is for a program traced in another process without a reference, not for the program here.",
             [
                 "serve that program again",
                 'trace it with `reference=wb.Reference("my_module:build")` to open its plans anywhere',
@@ -283,8 +271,8 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
     return known
 
 
-def names_from_trace(program: Program, renamed: Mapping[str, str]) -> Mapping[str, str]:
-    """The renames, by the names of the trace, that give `renamed`; some dimensions may have been renamed before."""
+def renames_from_current(program: Program, renamed: Mapping[str, str]) -> Mapping[str, str]:
+    """The renames from current names that yield `renamed`, from names of the trace."""
     traced_names = program.renamed or program.dims
     renamed = {name if name in traced_names else program.former_dims.get(name, name): present for name, present in renamed.items()}
     now = {traced: present for traced, present in program.renamed.items() if traced in renamed}

@@ -1,7 +1,7 @@
-"""A plan as text for a URL, and back: the plan document, without spaces, compressed, in characters that need no escaping.
+"""A plan as text for a URL and back: the plan document, minified, compressed, and base64url-encoded.
 
-A link may come from anyone, and following one is less of a decision than opening a file. So it may only name models of the zoo, or the
-program that is open already: no module is imported for it.
+Following a link is a smaller decision than opening a file, and links are untrusted. A link may therefore only name
+models of the zoo or the program that is open already, so that no module is imported.
 """
 
 import base64
@@ -14,7 +14,7 @@ from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 
 MARK = "p1."
-"""The prefix of every link text: its format version."""
+"""Prefix of every link text, with the format version."""
 MOST_TEXT = 16_000  # characters; servers refuse longer URLs
 MOST_DOCUMENT = 1 << 20  # bytes
 
@@ -22,7 +22,7 @@ _WAYS_OUT = ("ask for the link again: it may be truncated", "ask for the plan as
 
 
 def link_text(plan: Plan) -> str:
-    """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved, or is too long for a URL.
+    """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved or is too long for a URL.
 
     >>> from workbench.documents.program_references import program_from_reference
     >>> from workbench.core.program import Reference
@@ -41,9 +41,10 @@ def link_text(plan: Plan) -> str:
 
 
 def parse_link(text: str, known: Plan | None = None) -> Plan:
-    """The plan of a link; `known` is one whose program it may name besides those of the zoo.
+    """The plan of a link; `known` is a plan whose program it may name besides the zoo.
 
-    Raises `DocumentError` if the text is no link, is cut off or too long, or names another program; other errors are those of `parse_plan`.
+    Raises `DocumentError` if the text is not a link, is truncated or too long, or names another program; other errors
+    are those of `parse_plan`.
     """
     document = _unpack_link(text)
     target = _read_target(document)
@@ -66,7 +67,7 @@ def _unpack_link(text: str) -> str:
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True), MOST_DOCUMENT)
-        if not unpacker.eof:  # truncated, or a small text that would unpack to gigabytes
+        if not unpacker.eof:  # truncated, or a decompression bomb
             raise DocumentError("The link is truncated or has extra data.", _WAYS_OUT)
         return raw.decode()
     except (binascii.Error, zlib.error, ValueError):
@@ -74,7 +75,7 @@ def _unpack_link(text: str) -> str:
 
 
 def _read_target(document: str) -> str:
-    """The program that a document names, before anything is built; errors in the document are left to `parse_plan`."""
+    """The program that a document names, before anything is built; `parse_plan` reports errors in the document."""
     try:
         return str(json.loads(document)["program"]["target"])
     except (ValueError, LookupError, TypeError, RecursionError):

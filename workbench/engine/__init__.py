@@ -1,19 +1,14 @@
-"""Run plans on attached devices, and compile them for devices that may be absent.
-
-Importing this package imports nothing else, so that a process which only starts others needs no JAX: what it exports is fetched when it is
-asked for.
-"""
+"""Run plans on attached devices, or compile them for absent ones; exports are lazy, as not every process needs JAX."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.engine.compile.compile_in_process import compile_here as compile_here
-    from workbench.engine.partitioner import WarmWorker as WarmWorker
-    from workbench.engine.partitioner import partition_plan as partition_plan
-    from workbench.engine.partitioner import shared_worker as shared_worker
-    from workbench.engine.partitioner import start_partition as start_partition
-    from workbench.engine.search import open_answerer as open_answerer
+    from workbench.engine.partitioner.partitioner_client import WarmWorker as WarmWorker
+    from workbench.engine.partitioner.partitioner_client import shared_worker as shared_worker
+    from workbench.engine.partitioner.plan_partitioning import partition_plan as partition_plan
+    from workbench.engine.partitioner.plan_partitioning import start_partition as start_partition
+    from workbench.engine.search.choose_answerer import open_answerer as open_answerer
     from workbench.engine.spmd.calibrate import calibrate as calibrate
     from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
     from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
@@ -21,7 +16,6 @@ if TYPE_CHECKING:
     from workbench.engine.spmd.device_mesh import start_distributed as start_distributed
     from workbench.engine.spmd.execute_plan import execute as execute
     from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration
-    from workbench.engine.worker.job_handle import Handle as Handle
     from workbench.engine.worker.job_payload import add_model_command as add_model_command
     from workbench.engine.worker.submit_jobs import attached_hardware as attached_hardware
     from workbench.engine.worker.submit_jobs import compile_plan as compile_plan
@@ -39,14 +33,13 @@ if TYPE_CHECKING:
     from workbench.engine.worker.submit_jobs import why_not_compiled as why_not_compiled
 
 _MODULE_OF = {
-    "compile_here": "workbench.engine.compile.compile_in_process",
     "prepare_searches": "workbench.engine.worker.submit_jobs",
     "start_searches": "workbench.engine.worker.submit_jobs",
-    "WarmWorker": "workbench.engine.partitioner",
-    "partition_plan": "workbench.engine.partitioner",
-    "shared_worker": "workbench.engine.partitioner",
-    "start_partition": "workbench.engine.partitioner",
-    "open_answerer": "workbench.engine.search",
+    "WarmWorker": "workbench.engine.partitioner.partitioner_client",
+    "partition_plan": "workbench.engine.partitioner.plan_partitioning",
+    "shared_worker": "workbench.engine.partitioner.partitioner_client",
+    "start_partition": "workbench.engine.partitioner.plan_partitioning",
+    "open_answerer": "workbench.engine.search.choose_answerer",
     "calibrate": "workbench.engine.spmd.calibrate",
     "calibrate_here": "workbench.engine.spmd.calibrate",
     "argument_specs": "workbench.engine.spmd.compiled_step",
@@ -54,7 +47,6 @@ _MODULE_OF = {
     "start_distributed": "workbench.engine.spmd.device_mesh",
     "execute": "workbench.engine.spmd.execute_plan",
     "kept_calibration": "workbench.engine.spmd.kept_calibration",
-    "Handle": "workbench.engine.worker.job_handle",
     "add_model_command": "workbench.engine.worker.job_payload",
     "attached_hardware": "workbench.engine.worker.submit_jobs",
     "compile_plan": "workbench.engine.worker.submit_jobs",
@@ -69,7 +61,7 @@ _MODULE_OF = {
     "start_timing": "workbench.engine.worker.submit_jobs",
     "why_not_compiled": "workbench.engine.worker.submit_jobs",
 }
-"""The module of each name that this package exports."""
+"""Module of each exported name."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Exercises that check their own answers. A plan carries no code, so an answer is graded by planning it.
+"""Exercises that check their own answers. An answer is a plan without code, and is graded by planning it.
 
 one = Exercise.load("lessons/one_product/exercise.json")
 one.check(plan)  # Right.

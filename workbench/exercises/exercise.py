@@ -1,4 +1,4 @@
-"""An exercise: questions that check their own answers, and the documents of exercises and of answers, read as untrusted text.
+"""Exercises and their documents, which are parsed as untrusted text.
 
 one = Exercise.load("lessons/one_product/exercise.json")
 one.check(plan)                      # Right.
@@ -25,87 +25,87 @@ from workbench.public_plan import Plan as PublicPlan
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """What a lesson asks: `questions` in order, each with a name of its own."""
+    """The exercise of a lesson: `questions` in order, with unique names; `sections` of the board that it needs, empty for all."""
 
     name: str
     title: str
     questions: tuple[Question, ...]
+    sections: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: str | Path) -> "Exercise":
-        """Read `exercise.json`. Raises `DocumentError` for a file that cannot be read, or is no exercise; no plan is built yet."""
+        """Read `exercise.json` without building its plans. Raises `DocumentError` if it is not an exercise."""
         if not isinstance(path, str | Path):
             raise DocumentError(wrong_type("path", path, "the path of a file"), ['write "lessons/one_product/exercise.json"'])
         return cls.parse(read_document(Path(path)), f"`{path}`")
 
     @classmethod
     def parse(cls, text: str, name: str = "The text") -> "Exercise":
-        """The exercise of a document; `name` is what errors call it. Raises `DocumentError`."""
+        """Parse an exercise document; `name` identifies it in errors. Raises `DocumentError`."""
         document = parse_document("exercise", text, name)
         plans = document.get("plans", {})
-        questions = tuple(parse_question(each, plans, name) for each in document["questions"])
-        names = [each.name for each in questions]
-        if repeated := next((each for each in names if names.count(each) > 1), None):
+        questions = tuple(parse_question(entry, plans, name) for entry in document["questions"])
+        names = [entry.name for entry in questions]
+        if repeated := next((entry for entry in names if names.count(entry) > 1), None):
             raise DocumentError(f"{name} has two questions `{repeated}`.", ["rename one of them"])
-        return cls(document["name"], document["title"], questions)
+        return cls(document["name"], document["title"], questions, tuple(document.get("sections", ())))
 
     @property
     def points(self) -> float:
-        """What the right answers to all questions are worth."""
-        return sum(each.points for each in self.questions)
+        """The points of all questions together."""
+        return sum(question.points for question in self.questions)
 
     @property
     def first_plan(self) -> PublicPlan:
-        """The plan of the first question that asks for one. Raises `DocumentError` where none does, or it cannot be read."""
-        found = next((each for each in self.questions if isinstance(each, PlanQuestion)), None)
-        if found is None:
-            raise DocumentError(f"`{self.name}` asks for no plan, so there is nothing to load.", ["pass a plan to the board"])
-        return found.plan
+        """The plan of the first plan question. Raises `DocumentError` if there is none or it cannot be read."""
+        first = next((question for question in self.questions if isinstance(question, PlanQuestion)), None)
+        if first is None:
+            raise DocumentError(f"`{self.name}` does not ask for a plan, so there is nothing to load.", ["pass a plan to the board"])
+        return first.plan
 
     def __getitem__(self, name: str) -> Question:
-        """The question of that name. Raises `DocumentError` for one that there is not."""
-        found = next((each for each in self.questions if each.name == name), None)
-        if found is None:
-            raise DocumentError(*unknown_name("question", name, (each.name for each in self.questions), f" in `{self.name}`"))
-        return found
+        """The question with this name. Raises `DocumentError` if there is none."""
+        match = next((question for question in self.questions if question.name == name), None)
+        if match is None:
+            raise DocumentError(*unknown_name("question", name, (question.name for question in self.questions), f" in `{self.name}`"))
+        return match
 
     def check(self, answer: Any, question: str = "", attempt: int = 1) -> Verdict:
-        """The verdict on an answer: a plan, a layout, a number with its unit, choices by their numbers. Without the name of a
-        question, it is of the only one that such an answer can be for.
+        """The verdict on an answer: a plan, a layout, a number with its unit, or choices by number.
 
-        Raises `DocumentError` where that is not plain.
+        Without `question`, its kind determines the question. Raises `DocumentError` if that is ambiguous.
         """
         return (self[question] if question else self.question_of(answer)).check(answer, attempt)
 
     def question_of(self, answer: Any) -> Question:
-        """The question that an answer is for, by what it is. Raises `DocumentError` where that is not plain."""
+        """The question that an answer is for, by its kind. Raises `DocumentError` if that is ambiguous."""
         if len(self.questions) == 1:
             return self.questions[0]
         kinds = (PlanQuestion,) if isinstance(answer, Plan) else (NumberQuestion, ChoiceQuestion, PlanQuestion)
-        found = [each for each in self.questions if isinstance(each, kinds)]
-        if len(found) > 1 and isinstance(answer, Plan):
-            found = [each for each in found if isinstance(each, PlanQuestion) and each.is_about(answer)] or found
-        if len(found) != 1:
-            names = ", ".join(f"`{each.name}`" for each in found or self.questions)
+        matches = [item for item in self.questions if isinstance(item, kinds)]
+        if len(matches) > 1 and isinstance(answer, Plan):
+            matches = [item for item in matches if isinstance(item, PlanQuestion) and item.is_about(answer)] or matches
+        if len(matches) != 1:
+            names = ", ".join(f"`{item.name}`" for item in matches or self.questions)
             raise DocumentError(f"`{self.name}` needs the name of the answered question: {names}.", ["name the question"])
-        return found[0]
+        return matches[0]
 
     def _repr_markdown_(self) -> str:
-        return exercise_markdown(self.title, ((each.name, each.points, each.ask) for each in self.questions))
+        return exercise_markdown(self.title, ((question.name, question.points, question.ask) for question in self.questions))
 
-    __repr__ = _repr_markdown_  # that of a dataclass would show the answers
+    __repr__ = _repr_markdown_  # the dataclass repr would show the answers
 
 
-# Documents of exercises and of answers: JSON of a version and a schema, read as untrusted text.
+# Documents of exercises and of answers: versioned JSON with a schema, parsed as untrusted text.
 
 VERSION = 1
 EXERCISE, ANSWERS = "exercise", "answers"
 KINDS = (EXERCISE, ANSWERS)
-"""Kinds of documents; each says `"format": "sharding-workbench.KIND"`."""
+"""Kinds of documents; each has `"format": "sharding-workbench.KIND"`."""
 
 
 def read_document(path: Path) -> str:
-    """The text of a file. Raises `DocumentError` where it cannot be read."""
+    """The text of a file. Raises `DocumentError` if it cannot be read."""
     try:
         return read_text(path)
     except OSError as error:
@@ -115,7 +115,7 @@ def read_document(path: Path) -> str:
 
 
 def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:
-    """The document as plain values, checked from the outside in: JSON, the kind, a version we know, the schema. Raises `DocumentError`."""
+    """Parse and validate a document: JSON, format, version, schema, in this order. Raises `DocumentError`."""
     verify_length(text, name, f"{kind} document")
     try:
         document = parse_json(text)
@@ -123,9 +123,7 @@ def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:
         raise DocumentError(f"{name} is not JSON: {error}.", ["fix it there"]) from None
     form = f"sharding-workbench.{kind}"
     if not isinstance(document, dict) or document.get("format") != form:
-        raise DocumentError(
-            f'{name} is JSON, but not a document of {_WORDS[kind]}: it lacks "format": "{form}".', [f'add "format": "{form}"']
-        )
+        raise DocumentError(f'{name} is JSON, but not {_WORDS[kind]}: it lacks "format": "{form}".', [f'add "format": "{form}"'])
     version = document.get("version")
     if isinstance(version, int) and version > VERSION:
         raise DocumentError(

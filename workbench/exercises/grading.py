@@ -1,4 +1,4 @@
-"""Grading: what a student hands in, the verdict on each answer, its score, and records of it for people, programs and Gradescope."""
+"""Grading of submissions: verdicts, scores, and records for people, programs and Gradescope."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from workbench.exercises.exercise import ANSWERS, Exercise, parse_document, read
 from workbench.exercises.parse_questions import Question
 from workbench.exercises.plan_question import PlanQuestion
 from workbench.exercises.variants import parse_answer
-from workbench.exercises.verdict import Check, Verdict, refusal
+from workbench.exercises.verdict import Verdict, refusal
 
-# What a student hands in: a plan, a document of answers, or a folder of these. Nothing in it is run.
+# A submission is a plan, a document of answers, or a folder of these. No code in it is executed.
 
 
 PLAN_ENDING, ANSWERS_ENDING = ".plan.json", ".answers.json"
@@ -20,8 +20,10 @@ PLAN_ENDING, ANSWERS_ENDING = ".plan.json", ".answers.json"
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The answers of one student: for each question by its name a plan's document, a layout, a number with its unit, or choices; and how
-    often each was tried. `problem` is why what was handed in cannot be read."""
+    """The answers of one student by question name; `problem` states why the submission cannot be read.
+
+    An answer is a plan document, a layout, a number with its unit, or choices.
+    """
 
     name: str
     answers: Mapping[str, Any] = field(default_factory=dict)
@@ -30,8 +32,10 @@ class Submission:
 
 
 def read_submission(path: str | Path, exercise: Exercise, question: str = "") -> Submission:
-    """A file or folder as the answers to an exercise. A plan is for the `question` that is named, else for that of the file's own name,
-    else for the only one that it can be for. What cannot be read is said in `problem`: it is one student's, and others wait for theirs."""
+    """Read a file or folder as the answers to an exercise; read errors go to `problem`.
+
+    A plan answers `question` if given, else the question named like the file, else the only possible one.
+    """
     path = Path(path)
     name = path.name.removesuffix(PLAN_ENDING).removesuffix(ANSWERS_ENDING)
     answers: dict[str, Any] = {}
@@ -46,30 +50,28 @@ def read_submission(path: str | Path, exercise: Exercise, question: str = "") ->
                 answers[question or _question_of(file, exercise)] = read_document(file)
     except WorkbenchError as error:
         return Submission(name, answers, attempts, str(error))
-    unknown = [each for each in answers if all(each != known.name for known in exercise.questions)]
+    unknown = [answered for answered in answers if all(answered != item.name for item in exercise.questions)]
     problem = f"There is no question `{unknown[0]}` in `{exercise.name}`." if unknown else ""
     return Submission(name, answers, attempts, problem)
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """The documents of a submission, by name. Raises `DocumentError` where there are none."""
     if not path.is_dir():
         yield path
         return
-    found = sorted(each for each in path.iterdir() if each.name.endswith((PLAN_ENDING, ANSWERS_ENDING)))
-    if not found:
+    files = sorted(file for file in path.iterdir() if file.name.endswith((PLAN_ENDING, ANSWERS_ENDING)))
+    if not files:
         raise DocumentError(
             f"`{path.name}` has no answers: no file name ends with {PLAN_ENDING} or {ANSWERS_ENDING}.",
             ["submit a plan named after its question"],
         )
-    yield from found
+    yield from files
 
 
 def _question_of(file: Path, exercise: Exercise) -> str:
-    """The question that a plan's file is for."""
     stem = file.name.removesuffix(PLAN_ENDING)
-    plans = [each for each in exercise.questions if isinstance(each, PlanQuestion)]
-    if any(each.name == stem for each in plans):
+    plans = [plan_question for plan_question in exercise.questions if isinstance(plan_question, PlanQuestion)]
+    if any(plan_question.name == stem for plan_question in plans):
         return stem
     if len(plans) == 1:
         return plans[0].name
@@ -80,7 +82,7 @@ def _question_of(file: Path, exercise: Exercise) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The verdicts on one submission, by the names of the questions in their order; `problem` is why some of it could not be read."""
+    """The verdicts on one submission, by question in order; `problem` states why part of it could not be read."""
 
     submission: str
     verdicts: Mapping[str, Verdict]
@@ -88,11 +90,11 @@ class Grade:
 
     @property
     def score(self) -> float:
-        return sum(each.score for each in self.verdicts.values())
+        return sum(verdict.score for verdict in self.verdicts.values())
 
     @property
     def most(self) -> float:
-        return sum(each.most for each in self.verdicts.values())
+        return sum(verdict.most for verdict in self.verdicts.values())
 
     def __str__(self) -> str:
         lines = [f"{self.submission}: {self.score:g} of {self.most:g}", *([f"  {self.problem}"] if self.problem else [])]
@@ -104,9 +106,8 @@ class Grade:
 
 
 def grade(exercise: Exercise, submission: Submission, attempt: int = 1) -> Grade:
-    """The grade of a submission: the same each time, by the plans alone. A question without an answer is worth nothing. `attempt` is the
-    number of the try where the submission does not say it."""
-    verdicts = {each.name: _judge(each, submission, attempt) for each in exercise.questions}
+    """Grade a submission deterministically; missing answers score 0, and `attempt` applies where none is recorded."""
+    verdicts = {question.name: _judge(question, submission, attempt) for question in exercise.questions}
     return Grade(submission.name, verdicts, submission.problem)
 
 
@@ -123,12 +124,11 @@ def _judge(question: Question, submission: Submission, attempt: int) -> Verdict:
 
 
 def _is_document(answer: Any) -> bool:
-    """Whether an answer is a plan's document, and no layout."""
     return isinstance(answer, Mapping) or (isinstance(answer, str) and answer.lstrip().startswith("{"))
 
 
 def grade_record(graded: Grade) -> dict[str, Any]:
-    """The grade as plain values."""
+    """The grade as JSON values."""
     return {
         "submission": graded.submission,
         "score": graded.score,
@@ -142,17 +142,16 @@ def grade_record(graded: Grade) -> dict[str, Any]:
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """The checks of a verdict and its hints, as plain values."""
-    return {"checks": [_check_record(each) for each in verdict.checks], "hints": list(verdict.hints)}
-
-
-def _check_record(check: Check) -> dict[str, Any]:
-    return {"what": check.what, "is_met": check.is_met, "reason": check.reason, "points": check.points, "hidden": check.hidden}
+    """The checks and hints of a verdict as JSON values."""
+    names = ("what", "is_met", "reason", "points", "hidden")
+    return {"checks": [{name: getattr(check, name) for name in names} for check in verdict.checks], "hints": list(verdict.hints)}
 
 
 def gradescope_record(graded: Grade) -> dict[str, Any]:
-    """The grade as Gradescope reads it from `results.json`: a test for each check; those of hidden variants are shown after the due date
-    (gradescope-autograders.readthedocs.io, "Output Format")."""
+    """The grade as `results.json` of Gradescope; hidden variants become visible after the due date.
+
+    Format: gradescope-autograders.readthedocs.io, "Output Format".
+    """
     tests = [
         {
             "name": f"{name}: {check.what}",

@@ -1,5 +1,4 @@
-"""A question whose answer is a number with its unit, to be found before the workbench shows it; the usual mistakes are recognised by how
-far it is off."""
+"""Questions with a numeric answer; common mistakes are identified by their factor to the right answer."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,13 +12,15 @@ from workbench.exercises.plan_figures import BYTES, SECONDS, SHARE, UNITS, find_
 from workbench.exercises.variants import build_once
 from workbench.exercises.verdict import Check, Verdict, number_words, question_markdown, refusal
 
-TOLERANCE = 0.02  # the share by which an answer may be off: what a person rounds
+TOLERANCE = 0.02  # relative tolerance, for rounding by hand
 
 
 @dataclass(frozen=True, slots=True)
 class FigureOf:
-    """A figure of a plan (`plan_figures`), by the plan's document, with fields of the plan in place of the document's, such as
-    `{"layout": "I:x"}`: the planner has the answer, and no lesson repeats it."""
+    """A figure (`plan_figures`) of a plan document as the answer, `times` a factor.
+
+    `change` overrides fields of the plan, such as `{"layout": "I:x"}`.
+    """
 
     figure: str
     plan: str
@@ -27,7 +28,7 @@ class FigureOf:
     times: float = 1.0
 
     def read(self) -> float:
-        """Raises `WorkbenchError` where the plan cannot be read, or lacks the figure."""
+        """The value of the figure. Raises `WorkbenchError` if the plan cannot be read or lacks the figure."""
         return self.times * _read_of_plan(self.figure, self.plan, tuple(self.change.items()))
 
 
@@ -39,9 +40,13 @@ def _read_of_plan(figure: str, text: str, change: tuple[tuple[str, str], ...]) -
 
 @dataclass(frozen=True, slots=True)
 class NumberQuestion:
-    """How much is it? `answer` is a number in `unit` (of `quantities`), or the figure of a plan; an answer may be off by the share
-    `tolerance`. `mistakes` are wrong answers with what to say of each; others are recognised by their factor, those with all `devices` in
-    place of one among them. `why` is said to the right one."""
+    """A question with a number as its answer, fixed or the figure of a plan.
+
+    - `unit`: one of `plan_figures.UNITS`; `tolerance`: the relative tolerance;
+    - `mistakes`: wrong answers, each with its feedback; other mistakes are recognised by their factor, among them all
+      `devices` instead of one;
+    - `why`: the feedback on a right answer.
+    """
 
     name: str
     ask: str
@@ -62,48 +67,48 @@ class NumberQuestion:
 
     @property
     def how(self) -> str:
-        """How it is answered, in a sentence."""
         return number_words(self.unit)
 
     @property
     def right(self) -> float:
-        """The answer. Raises `WorkbenchError` where the plan that has it cannot be read."""
+        """The right answer. Raises `WorkbenchError` if the plan that determines it cannot be read."""
         return self.answer.read() if isinstance(self.answer, FigureOf) else self.answer
 
+    def read(self, answer: str | float) -> float:
+        return parse_quantity(answer, self.unit)
+
     def check(self, answer: str | float, attempt: int = 1) -> Verdict:
-        """Whether a number is the answer; one that is not is told what its author likely did. `attempt` is the number of the try: each one
-        but the first earns a hint."""
+        """The verdict on an answer; each `attempt` after the first reveals one more hint."""
         hints = self.hints[: max(attempt - 1, 0)]
         try:
-            given = parse_quantity(answer, self.unit)
+            value = self.read(answer)
         except WorkbenchError as error:
             return refusal((str(error),), self.points, hints)
         right = self.right
-        if abs(given - right) <= self.tolerance * abs(right):
+        if abs(value - right) <= self.tolerance * abs(right):
             return Verdict((Check("Correct.", points=self.points),), why=self.why)
-        reason = f"{format_quantity(given, self.unit)} is wrong."
-        return Verdict((Check("Correct.", " ".join(filter(None, (reason, self._mistake(given, right)))), self.points),), hints)
+        reason = f"{format_quantity(value, self.unit)} is wrong."
+        return Verdict((Check("Correct.", " ".join(filter(None, (reason, self._mistake(value, right)))), self.points),), hints)
 
     def _mistake(self, given: float, right: float) -> str:
-        """What was likely done, first of the mistakes that the question knows of."""
+        """The likely mistake; those defined by the question take precedence."""
         for wrong, hint in self.mistakes:
             if abs(given - wrong) <= self.tolerance * abs(wrong):
                 return hint
-        return recognise(given, right, self.unit, self.tolerance, self.devices)
+        return explain_mistake(given, right, self.unit, self.tolerance, self.devices)
 
     def _repr_markdown_(self) -> str:
         return question_markdown(self.name, self.ask, self.how)
 
-    __repr__ = _repr_markdown_  # that of a dataclass would show the answer
+    __repr__ = _repr_markdown_  # the dataclass repr would show the answer
 
 
-# The usual mistakes in a number, recognised by how far it is off: bits for bytes, one way for both, all devices for one.
+# Common mistakes, recognised by their factor: bits instead of bytes, one direction instead of both, all devices instead of one.
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An answer that is `factor` times the right one, and what its author likely did. `units` are those of the questions that it is looked
-    for in; empty for all."""
+    """The feedback on an answer that is `factor` times the right one, for questions in these `units` (empty: any)."""
 
     factor: float
     hint: str
@@ -134,7 +139,7 @@ ALL_MISTAKES = (
 
 
 def list_mistakes(unit: str, devices: int = 0) -> Iterator[Mistake]:
-    """Those that are looked for in a number of this unit; with `devices`, also what is of all of them or of one."""
+    """The mistakes to look for in a number of this unit; with `devices`, also those between all devices and one."""
     if devices > 1:
         yield Mistake(devices, f"That is {devices:,} times as much: all devices instead of one?")
         yield Mistake(1 / devices, f"That is one {devices:,}th: one device instead of all?")
@@ -143,16 +148,16 @@ def list_mistakes(unit: str, devices: int = 0) -> Iterator[Mistake]:
             f"That is {devices}/{devices - 1} of it: a device keeps its own part, and sends the other {devices - 1}.",
         )
         yield Mistake((devices - 1) / devices, f"That is {devices - 1}/{devices} of it: the device's own part counts, too.")
-    yield from (each for each in ALL_MISTAKES if not each.units or unit in each.units)
+    yield from (mistake for mistake in ALL_MISTAKES if not mistake.units or unit in mistake.units)
 
 
-def recognise(given: float, right: float, unit: str, tolerance: float, devices: int = 0) -> str:
-    """What its author likely did, by the nearest factor; empty where none is within the tolerance."""
+def explain_mistake(given: float, right: float, unit: str, tolerance: float, devices: int = 0) -> str:
+    """The feedback on the mistake with the nearest factor; empty if none is within the tolerance."""
     if right == 0 or given == 0 or not math.isfinite(given):
         return ""
     if unit == SHARE and abs(given - (1 - right)) <= tolerance * abs(1 - right):
         return "That is the complement: 1 minus the share that is required."
     if given / right < 0:
         return "The sign is wrong."
-    nearest = min(list_mistakes(unit, devices), key=lambda each: abs(math.log(given / right / each.factor)))
+    nearest = min(list_mistakes(unit, devices), key=lambda mistake: abs(math.log(given / right / mistake.factor)))
     return nearest.hint if abs(given / right / nearest.factor - 1) <= min(tolerance, 0.01) else ""

@@ -1,4 +1,4 @@
-"""From the entries of an exercise's document to its questions."""
+"""Parsing of the questions in an exercise document."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,16 +13,16 @@ from workbench.exercises.plan_question import PlanQuestion, ScoredGoal
 from workbench.exercises.variants import Variant
 
 Question = PlanQuestion | NumberQuestion | ChoiceQuestion
-Plans = Mapping[str, Any]  # documents of plans, by the names that questions call them
+Plans = Mapping[str, Any]  # plan documents by their name in the exercise
 
 
 def kind_of(question: Question) -> str:
-    """What is asked for: a "plan", a "number" or a "choice"."""
+    """The kind of answer: "plan", "number" or "choice"."""
     return {PlanQuestion: "plan", NumberQuestion: "number", ChoiceQuestion: "choice"}[type(question)]
 
 
 def parse_question(entry: Mapping[str, Any], plans: Plans, whose: str) -> Question:
-    """The question of an entry that keeps the schema; `whose` is what errors call the exercise. Raises `DocumentError`."""
+    """Parse an entry that fits the schema; `whose` names the exercise in errors. Raises `DocumentError`."""
     try:
         return _PARSERS[entry["question"]](entry, plans)
     except WorkbenchError as error:
@@ -32,11 +32,11 @@ def parse_question(entry: Mapping[str, Any], plans: Plans, whose: str) -> Questi
 def _plan_question(entry: Mapping[str, Any], plans: Plans) -> PlanQuestion:
     return PlanQuestion(
         _plan_text(entry["start"], plans),
-        *(_scored_goal(each) for each in entry["goals"]),
+        *(_scored_goal(item) for item in entry["goals"]),
         name=entry["name"],
         ask=entry["ask"],
         may_change=entry["may_change"],
-        variants=[_variant(each) for each in entry.get("variants", ())],
+        variants=[_variant(item) for item in entry.get("variants", ())],
         hints=entry.get("hints", ()),
     )
 
@@ -47,7 +47,7 @@ def _scored_goal(entry: Mapping[str, Any]) -> ScoredGoal:
 
 
 def _variant(entry: Mapping[str, Any]) -> Variant:
-    goals = tuple(parse_goal(each) for each in entry.get("goals", ()))
+    goals = tuple(parse_goal(goal) for goal in entry.get("goals", ()))
     return Variant(**{**entry, "goals": goals})
 
 
@@ -60,7 +60,7 @@ def _number_question(entry: Mapping[str, Any], plans: Plans) -> NumberQuestion:
         unit,
         entry.get("tolerance", TOLERANCE),
         entry.get("devices", 0),
-        tuple((parse_quantity(each["answer"], unit), each["hint"]) for each in entry.get("mistakes", ())),
+        tuple((parse_quantity(mistake["answer"], unit), mistake["hint"]) for mistake in entry.get("mistakes", ())),
         tuple(entry.get("hints", ())),
         entry.get("points", 1.0),
         entry.get("why", ""),
@@ -73,12 +73,15 @@ def _figure_of(entry: Mapping[str, Any], plans: Plans) -> FigureOf:
 
 def _choice_question(entry: Mapping[str, Any], plans: Plans) -> ChoiceQuestion:
     del plans
-    choices = tuple(Choice(each["text"], each.get("right", False), each.get("why", "")) for each in entry["choices"])
+    choices = tuple(_choice(choice) for choice in entry["choices"])
     return ChoiceQuestion(entry["name"], entry["ask"], choices, tuple(entry.get("hints", ())), entry.get("points", 1.0))
 
 
+def _choice(entry: Mapping[str, Any]) -> Choice:
+    return Choice(entry["text"], entry.get("right", False), entry.get("why", ""), tuple(entry.get("formerly", ())))
+
+
 def _plan_text(name: str, plans: Plans) -> str:
-    """The document of a plan of the exercise, by its name."""
     if name not in plans:
         raise DocumentError(*unknown_name("plan", name, plans, " in the exercise"))
     return json.dumps(plans[name])

@@ -1,5 +1,4 @@
-"""The figures of a plan that a goal can bound and a question can ask for, each by its name in an exercise; and quantities as a person
-answers them, `16 KiB`, `23 us`, `12 %`."""
+"""Figures of a plan that goals and questions refer to by name, and parsing of quantities in answers."""
 
 import re
 from collections.abc import Callable
@@ -9,19 +8,21 @@ from workbench.errors import DocumentError, WorkbenchError, unknown_name
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds, parse_bytes, parse_time
 
-# Quantities as a person answers them: `16 KiB`, `23 us`, `2.5e9`, `12 %`.
+# Quantities in answers: `16 KiB`, `23 us`, `2.5e9`, `12 %`.
 
 
 BYTES, SECONDS, SHARE, COUNT = "bytes", "seconds", "share", "count"
-"""What a quantity is measured in: a share is a number from 0 to 1, written with or without a percent sign; all else is counted."""
+"""Units of quantities: a share is a number from 0 to 1, which may be written in per cent; a count covers all else."""
 UNITS = (BYTES, SECONDS, SHARE, COUNT)
 _EXAMPLES = {BYTES: "3 KiB", SECONDS: "23 us", SHARE: "12 %", COUNT: "2,048"}
-_NUMBER = re.compile(r"\s*(-?\d[\d,_]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s*([kKMGTP]?)(?![a-zA-Z])\s*(%?)[^%]*", re.IGNORECASE)
+_DIGITS = r"(-?\d[\d,_]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)"
+_COUNT = re.compile(_DIGITS + r"\s*([kMGTP]?)(?![a-z]).*", re.IGNORECASE | re.DOTALL)
+_SHARE = re.compile(_DIGITS + r"\s*(%|per ?cent)?(?:\s+of\b.*)?", re.IGNORECASE)
 _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 
 
 def parse_quantity(given: str | float, unit: str) -> float:
-    """A quantity in bytes, in seconds, from 0 to 1, or a count. Raises `DocumentError` for what is none, with an example of one.
+    """A quantity in its base unit. Raises `DocumentError` with an example.
 
     >>> parse_quantity("16 KiB", "bytes"), parse_quantity("23 us", "seconds"), parse_quantity("12 %", "share")
     (16384.0, 2.3e-05, 0.12)
@@ -32,23 +33,29 @@ def parse_quantity(given: str | float, unit: str) -> float:
         return float(given)
     text = str(given).strip()
     plain = text.replace(",", "")
-    found = parse_bytes(plain) if unit == BYTES else parse_time(plain) if unit == SECONDS else _parse_number(plain, unit)
-    if found is None:
-        what = {BYTES: "an amount of bytes", SECONDS: "a time with its unit", SHARE: "a share"}.get(unit, "a number")
-        raise DocumentError(f"`{text[:80]}` is not {what}.", [f'write it like "{_EXAMPLES.get(unit, _EXAMPLES[COUNT])}"'])
-    return float(found)
+    parse = {BYTES: parse_bytes, SECONDS: parse_time, SHARE: _parse_share}.get(unit, _parse_count)
+    value = parse(plain)
+    if value is None:
+        expected = {BYTES: "an amount of bytes", SECONDS: "a time with its unit", SHARE: "a share"}.get(unit, "a number")
+        raise DocumentError(f"`{text[:80]}` is not {expected}.", [f'write it like "{_EXAMPLES.get(unit, _EXAMPLES[COUNT])}"'])
+    return float(value)
 
 
-def _parse_number(text: str, unit: str) -> float | None:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return None
-    value = float(found[1].replace("_", "")) * _POWERS[found[2].lower()]
-    return value / 100 if found[3] and unit == SHARE else value
+def _parse_count(text: str) -> float | None:
+    """A number, which a noun may follow."""
+    match = _COUNT.fullmatch(text)
+    return None if match is None else float(match[1].replace("_", "")) * _POWERS[match[2].lower()]
+
+
+def _parse_share(text: str) -> float | None:
+    """A number or a percentage, which its whole may follow: `12 % of the time`."""
+    match = _SHARE.fullmatch(text)
+    return None if match is None else float(match[1].replace("_", "")) / (100 if match[2] else 1)
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """
+    """A quantity of this unit as text.
+
     >>> format_quantity(16384, "bytes"), format_quantity(0.125, "share"), format_quantity(2048, "count")
     ('16.0 KiB', '12.5 %', '2,048')
     """
@@ -63,12 +70,11 @@ def format_quantity(value: float, unit: str) -> str:
 
 COMPUTE, MEMORY, COMMUNICATION, BUBBLE, HOST = "compute", "memory", "communication", "bubble", "host"
 BOUNDS = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, HOST)
-"""What a step can spend most of its time on: arithmetic, reading and writing memory, waiting for what is sent, for other stages, for the
-host."""
+"""What can bound a step: arithmetic, memory traffic, exposed communication, idle pipeline stages, the host."""
 
 
 def mfu(report: Report) -> float | None:
-    """Model FLOPs utilisation, a pipeline's bubble counted; `None` without hardware."""
+    """Model FLOPs utilisation, pipeline bubble included; `None` without hardware."""
     time, seconds = report.step_time, report.seconds
     if time is None or not seconds:
         return None
@@ -76,22 +82,22 @@ def mfu(report: Report) -> float | None:
 
 
 def bubble(report: Report) -> float:
-    """The share of the devices' time in which a pipeline does nothing; 0 without a pipeline. Raises `PipelineError` as the report does."""
+    """The idle share of the devices' time in a pipeline; 0 without one. Raises `PipelineError` as the report does."""
     return report.pipeline.simulated.bubble if report.pipeline else 0.0
 
 
 def sent(report: Report) -> int:
-    """Bytes that leave the device that sends the most."""
+    """Bytes sent by the device that sends the most."""
     return report.most(lambda each: each.sent).sent
 
 
 def flops(report: Report) -> int:
-    """Floating-point operations of matrix products of the device that has the most."""
+    """Floating-point operations in dots on the device that has the most."""
     return report.most(lambda each: each.flops.per_device).flops.per_device
 
 
 def seconds_by_bound(report: Report) -> dict[str, float]:
-    """Seconds of a step of the longest stage by what they are spent on; empty without hardware."""
+    """Seconds of a step of the longest stage by bound; empty without hardware."""
     time = report.most(lambda each: each.step_time.total if each.step_time else 0.0).step_time
     if time is None:
         return {}
@@ -101,8 +107,7 @@ def seconds_by_bound(report: Report) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class PlanFigure:
-    """A figure of a plan: its name in an exercise, its unit (`quantities`), what it is in words, and how it is read from a report; `None`
-    where the report lacks it, as times without hardware."""
+    """A figure of a plan; `read` returns `None` if the report lacks it, as times without hardware."""
 
     name: str
     unit: str
@@ -111,13 +116,13 @@ class PlanFigure:
 
     @property
     def title(self) -> str:
-        """Its words, to begin a line with: `Bytes of parameters on a device`."""
+        """The description capitalised, such as `Bytes of parameters on a device`."""
         return self.words[0].upper() + self.words[1:]
 
 
 def held(role: str, report: Report) -> int:
-    """Bytes of a role at the peak, on the devices of the stage that holds the most of it."""
-    return max(next((size for each, size in of.memory.by_role.items() if each == role), 0) for of in report.stages)
+    """Bytes of a role at the peak, on a device of the stage with the most of it."""
+    return max(next((size for name, size in stage.memory.by_role.items() if name == role), 0) for stage in report.stages)
 
 
 def _role(role: str) -> Callable[[Report], float]:
@@ -148,18 +153,18 @@ ALL_FIGURES = (
 
 
 def find_figure(name: str) -> PlanFigure:
-    """Raises `DocumentError` for a figure that there is not."""
-    found = next((each for each in ALL_FIGURES if each.name == name), None)
-    if found is None:
-        raise DocumentError(*unknown_name("figure", name, (each.name for each in ALL_FIGURES)))
-    return found
+    """The figure with this name. Raises `DocumentError` if there is none."""
+    match = next((figure for figure in ALL_FIGURES if figure.name == name), None)
+    if match is None:
+        raise DocumentError(*unknown_name("figure", name, (figure.name for figure in ALL_FIGURES)))
+    return match
 
 
 def read_figure(name: str, report: Report) -> float:
-    """The figure of a report. Raises `WorkbenchError` where the report lacks it."""
+    """The value of a figure in a report. Raises `WorkbenchError` if the report lacks it."""
     figure = find_figure(name)
-    found = figure.read(report)
-    if found is None:
+    value = figure.read(report)
+    if value is None:
         message = f"{figure.title}: for `{report.plan.name}` this is unknown: the plan has no hardware."
         raise WorkbenchError(message, ["set hardware in the plan"])
-    return float(found)
+    return float(value)

@@ -1,9 +1,9 @@
-"""A question whose answer is a plan: a program on a mesh, what may be changed of it, and the goals that the changed plan has to meet.
+"""Questions with a plan as the answer: a start plan, the settings that may change, and the goals to meet.
 
-    one = PlanQuestion(plan, Lies("up/dot_general", "[data, model]"), Statements(1))
+    one = PlanQuestion(plan, Lies("up/dot_general", "[data, model]"), FewStatements(1))
     one.check("@up/dot_general=[data, model]")  # Right.
 
-Any plan that meets every goal is right. An answer carries no code, and is planned to be graded, never run.
+Any plan that meets every goal is right. An answer contains no code; grading plans it but never runs it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ from workbench.public_plan import as_public
 from workbench.reports.report import Report
 
 ALL_CHANGES = ("layout", "mesh", "pipeline", "remat", "precision", "offload", "axis_assignment", "devices")
-"""What an answer may change: `mesh` its axes, with as many devices as before; `devices` their number and the topology, too."""
-DEFAULT_CHANGES = tuple(each for each in ALL_CHANGES if each != "devices")
+"""Settings that an answer may change; `mesh` keeps the number of devices, `devices` may change it and the topology."""
+DEFAULT_CHANGES = tuple(change for change in ALL_CHANGES if change != "devices")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredGoal:
-    """A goal, what meeting it is worth, and a hint for those who miss it."""
+    """A goal with its points, and a hint for answers that miss it."""
 
     goal: Goal
     points: float = 1.0
@@ -37,8 +37,10 @@ class ScoredGoal:
 
 @dataclass(frozen=True, slots=True, init=False)
 class PlanQuestion:
-    """A plan to start from, or the text of its document, which is read when it is first needed; the goals of an answer, and `variants` in
-    which the answer has to meet them, too."""
+    """A question that starts from a plan and asks for one that meets `goals`, also in each of its `variants`.
+
+    `start` may be the text of a plan document, which is parsed on first use.
+    """
 
     start: Plan | str
     goals: tuple[ScoredGoal, ...]
@@ -59,7 +61,7 @@ class PlanQuestion:
         hints: Sequence[str] = (),
     ) -> None:
         object.__setattr__(self, "start", start)
-        object.__setattr__(self, "goals", tuple(each if isinstance(each, ScoredGoal) else ScoredGoal(each) for each in goals))
+        object.__setattr__(self, "goals", tuple(goal if isinstance(goal, ScoredGoal) else ScoredGoal(goal) for goal in goals))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "ask", ask)
         object.__setattr__(self, "may_change", tuple(may_change))
@@ -68,22 +70,21 @@ class PlanQuestion:
 
     @property
     def plan(self) -> PublicPlan:
-        """The plan to start from. Raises `DocumentError` where its document cannot be read."""
+        """The start plan. Raises `DocumentError` if its document cannot be read."""
         return as_public(self.start) if isinstance(self.start, Plan) else _parse_start(self.start, self.name)
 
     @property
     def how(self) -> str:
-        """What an answer may change, in a sentence."""
         return change_words(self.may_change)
 
     @property
     def points(self) -> float:
-        return sum(each.points for each in self.goals) + sum(each.points for each in self.variants)
+        return sum(item.points for item in self.goals) + sum(item.points for item in self.variants)
 
     def check(self, answer: "str | Plan", attempt: int = 1) -> Verdict:
-        """Whether this plan is an answer, or this layout in place of the plan's; for an illegal layout the reason is the planner's error.
+        """The verdict on a plan, or on a layout applied to the start plan; illegal layouts yield the planner's error.
 
-        `attempt` is the number of the try: each one but the first earns a hint.
+        Each `attempt` after the first reveals one more hint.
         """
         try:
             plan = answer if isinstance(answer, Plan) else self.plan.updated(layout=answer)
@@ -94,59 +95,58 @@ class PlanQuestion:
             return refusal((str(error),), self.points, self._hints(attempt))
 
     def judge(self, report: Report, attempt: int = 1) -> Verdict:
-        """The verdict on a plan that is an answer, by its report."""
-        checks = [*self._checks(report), *(self._check_variant(each, report.plan) for each in self.variants)]
-        missed = any(not each.is_met for each in checks)
-        own = tuple(dict.fromkeys(each.hint for each in checks if each.hint and not each.is_met))
-        return Verdict(tuple(checks), (*own, *self._hints(attempt)) if missed else ())
+        """The verdict on an admissible plan, from its report."""
+        checks = [*self._checks(report), *(self._check_variant(item, report.plan) for item in self.variants)]
+        missed = any(not item.is_met for item in checks)
+        check_hints = tuple(dict.fromkeys(item.hint for item in checks if item.hint and not item.is_met))
+        return Verdict(tuple(checks), (*check_hints, *self._hints(attempt)) if missed else ())
 
     def is_about(self, plan: Plan) -> bool:
-        """Whether a plan changes nothing but what may change, so that it is an answer, right or wrong."""
+        """Whether a plan changes only what may change, so that it is an admissible answer."""
         return not any(self.differences(plan))
 
     def is_of(self, plan: Plan) -> bool:
-        """Whether a plan is of the program that the question is about, at the same sizes."""
+        """Whether a plan has the question's program at the same sizes."""
         return plan.program.name == self.plan.program.name and plan.program.dims == self.plan.program.dims
 
     def _hints(self, attempt: int) -> tuple[str, ...]:
         return self.hints[: max(attempt - 1, 0)]
 
     def _checks(self, report: Report) -> Iterator[Check]:
-        for each in self.goals:
-            yield Check(each.goal.describe(), _miss(each.goal, report, self.plan), each.points, each.hint)
+        for scored in self.goals:
+            yield Check(scored.goal.describe(), _miss(scored.goal, report, self.plan), scored.points, scored.hint)
 
     def _check_variant(self, variant: Variant, answer: Plan) -> Check:
-        """Whether the answer's decisions meet the goals there, too."""
         where = variant.describe()
-        what, there = f"It holds {where}, too.", f"{where[:1].upper()}{where[1:]}"
+        what, location = f"It holds {where}, too.", f"{where[:1].upper()}{where[1:]}"
         try:
             start, report = variant.apply(self.plan), analyze(variant.apply(answer))
         except WorkbenchError as error:
-            return Check(what, f"{there}: {error}", variant.points, variant.hint, hidden=True)
-        goals = variant.goals or tuple(each.goal for each in self.goals)
-        reason = next(filter(None, (_miss(each, report, start) for each in goals)), "")
-        return Check(what, reason and f"{there}: {reason}", variant.points, variant.hint, hidden=True)
+            return Check(what, f"{location}: {error}", variant.points, variant.hint, hidden=True)
+        goals = variant.goals or tuple(goal.goal for goal in self.goals)
+        reason = next(filter(None, (_miss(goal, report, start) for goal in goals)), "")
+        return Check(what, reason and f"{location}: {reason}", variant.points, variant.hint, hidden=True)
 
     def differences(self, answer: Plan) -> Iterator[str]:
-        """Why a plan answers another question."""
-        asked = self.plan
+        """Reasons why a plan is not an admissible answer."""
+        start = self.plan
         if not self.is_of(answer):
-            yield f"It is a plan of `{answer.program.name}`, where one of `{asked.program.name}` with the same sizes is required."
-        if "devices" not in self.may_change and (answer.mesh.size != asked.mesh.size or answer.hardware != asked.hardware):
-            yield f"It is for {_devices_text(answer)}, but the question needs {_devices_text(asked)}."
-        elif _kind(answer) != _kind(asked):
-            yield f"It is for {_devices_text(answer)}, but the question needs {_kind(asked) or 'no hardware'}."
+            yield f"It is a plan for `{answer.program.name}`; a plan for `{start.program.name}` with the same sizes is required."
+        if "devices" not in self.may_change and (answer.mesh.size != start.mesh.size or answer.hardware != start.hardware):
+            yield f"It is for {_devices_text(answer)}, but the question needs {_devices_text(start)}."
+        elif _kind(answer) != _kind(start):
+            yield f"It is for {_devices_text(answer)}, but the question needs {_kind(start) or 'no hardware'}."
         allowed = {*self.may_change, *(("mesh",) if "devices" in self.may_change else ())}
-        for name, before, after in _decisions(asked, answer):
+        for name, before, after in _decisions(start, answer):
             if name not in allowed and before != after:
                 change = f"the {CHANGE_WORDS.get(name, name)} from {_shown(before)} to {_shown(after)}"
                 yield f"It changes {change}; here {_and_text(self.may_change)} may change."
 
     def _repr_markdown_(self) -> str:
-        goals = (each.goal.describe() for each in self.goals)
+        goals = (scored.goal.describe() for scored in self.goals)
         return question_markdown(self.name, self.ask, f"{self.how} The start is {self.plan}.", goals)
 
-    __repr__ = _repr_markdown_  # that of a dataclass would show the hints
+    __repr__ = _repr_markdown_  # the dataclass repr would show the hints
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +155,6 @@ def _parse_start(text: str, name: str) -> PublicPlan:
 
 
 def _miss(goal: Goal, report: Report, start: Plan) -> str:
-    """Why a goal is missed: also where the plan cannot be told of."""
     try:
         return goal.miss(report, start)
     except WorkbenchError as error:
@@ -163,7 +162,6 @@ def _miss(goal: Goal, report: Report, start: Plan) -> str:
 
 
 def _decisions(asked: Plan, answer: Plan) -> Iterator[tuple[str, object, object]]:
-    """What can be decided of a plan: its name, how it was asked and how it was answered."""
     for name in ("layout", "mesh", "pipeline", "axis_assignment"):
         yield name, getattr(asked, name), getattr(answer, name)
     for name in ("remat", "precision", "offload"):
@@ -175,7 +173,7 @@ def _shown(decision: object) -> str:
 
 
 def _and_text(names: Sequence[str]) -> str:
-    words = [CHANGE_WORDS.get(each, each) for each in names]
+    words = [CHANGE_WORDS.get(name, name) for name in names]
     return f"the {words[0]} alone" if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -1,4 +1,4 @@
-"""Variants of a question: the same decisions at other sizes, so that an answer that was found by trying holds for a reason."""
+"""Variants of a question at other sizes, so that an answer found by trial and error does not pass by chance."""
 
 import json
 from collections.abc import Mapping
@@ -17,8 +17,10 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Other `arguments` of the model, other sizes of mesh axes, other hardware. `goals` take the place of the question's, whose figures may
-    be of its own sizes; without any, those hold here as well. It is worth `points`; `hint` is for those who miss it."""
+    """A variant of a question: other `arguments` of the model, mesh axis sizes or hardware.
+
+    `goals` replace the question's goals, which apply by default.
+    """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     mesh: Mapping[str, int] = field(default_factory=dict)
@@ -28,13 +30,13 @@ class Variant:
     hint: str = ""
 
     def apply(self, plan: Plan) -> Plan:
-        """The plan with the same decisions in this variant. Raises `WorkbenchError` where they cannot be made there."""
+        """The plan with the same decisions in this variant. Raises `WorkbenchError` if they are not possible there."""
         sizes = dict(plan.mesh.axes)
         if missing := [axis for axis in self.mesh if axis not in sizes]:
-            there = f"there {'is' if len(sizes) == 1 else 'are'} {', '.join(f'`{each}`' for each in sizes)}"
+            axes_text = f"there {'is' if len(sizes) == 1 else 'are'} {', '.join(f'`{name}`' for name in sizes)}"
             raise DocumentError(
-                f"The mesh has no axis `{missing[0]}`; {there}.",
-                [f"keep the axes {', '.join(f'`{each}`' for each in self.mesh)}"],
+                f"The mesh has no axis `{missing[0]}`; {axes_text}.",
+                [f"keep the axes {', '.join(f'`{name}`' for name in self.mesh)}"],
             )
         program = _build(plan.program, self.arguments) if self.arguments else plan.program
         return type(plan)(
@@ -48,7 +50,7 @@ class Variant:
         )
 
     def describe(self) -> str:
-        """In what it differs: `with batch=64 on data:4 for TPU v5e 4x4`."""
+        """The differences in words: `with batch=64 on data:4 for TPU v5e 4x4`."""
         parts = [
             f"with {', '.join(f'{name}={value}' for name, value in self.arguments.items())}" if self.arguments else "",
             f"on {' '.join(f'{axis}:{size}' for axis, size in self.mesh.items())}" if self.mesh else "",
@@ -58,28 +60,27 @@ class Variant:
 
 
 def _build(program: Program, changed: Mapping[str, Any]) -> Program:
-    """The program at other sizes, traced as before."""
     if program.reference is None or ":" in program.reference.target:
         raise DocumentError(
             f"`{program.name}` is not a model of the zoo, so there are no variants of it.", ["start from a model of the zoo"]
         )
     built = build_once(Reference(program.reference.target, {**program.reference.arguments, **changed}))
     built = built.variant(remat=program.remat, precision=program.precision, offload=program.offload)
-    renamed = {before: now for before, now in program.renamed.items() if before != now}
+    renamed = {traced: now for traced, now in program.renamed.items() if traced != now}
     return built.rename(renamed) if renamed else built
 
 
-# From a plan's document to the plan that answers a question: a program that many answers are of is traced once.
+# Plans of answers; a program that many answers share is traced once.
 
 
 def parse_answer(given: str | Mapping[str, Any]) -> Plan:
-    """The plan of a document, which names a program of the zoo alone. Raises `WorkbenchError` as `parse_plan` does."""
+    """The plan of a document, which may only name zoo programs. Raises the errors of `parse_plan`."""
     text = given if isinstance(given, str) else json.dumps(given)
     return parse_plan(text, "The answer", build=build_once)
 
 
 def build_once(reference: Reference) -> Program:
-    """The program of a reference, and the same one the next time, with the variants of it that were traced meanwhile."""
+    """The cached program of a reference, together with its variants traced so far."""
     return _build_answer(reference.target, json.dumps(dict(reference.arguments), sort_keys=True))
 
 

@@ -1,6 +1,7 @@
-"""Whether an exercise can be answered, which its author hears and no student: each plan of it, in each variant, and each goal's figure.
+"""Validation of exercises for authors: whether each start plan and variant can be planned and each goal evaluated.
 
-It plans every start at every size, which takes a second or so: done where authors work and an exercise is handed out, not with each answer.
+It plans every start plan at every size, which takes about a second. It runs when an exercise is authored or
+distributed, not for each answer.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,12 @@ from workbench.exercises.plan_question import PlanQuestion
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
-_NAMES_VALUES = {"pipeline", "remat", "precision", "offload"}  # changes after which a program may have other values
+_NAMES_VALUES = {"pipeline", "remat", "precision", "offload"}  # settings that may change the values of a program
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What no answer can mend: the `question`, `where` of it, and what the planner says there."""
+    """An error that no answer can avoid: the `question`, `where` in it, and the planner's error."""
 
     question: str
     where: str
@@ -33,18 +34,18 @@ class Flaw:
 
 
 def find_flaws(exercise: Exercise) -> Iterator[Flaw]:
-    """What makes a question of the exercise refuse every answer, or grade none: in order, at most one of a plan in a variant."""
+    """Errors that make a question reject every answer or prevent grading, in order."""
     for question in exercise.questions:
         yield from _flaws(question)
 
 
 def verify_exercise(exercise: Exercise) -> None:
-    """Raises `DocumentError` for an exercise with a question that refuses every answer: which, where, why, and what to do."""
+    """Raises `DocumentError` if a question rejects every answer, with location, reason and suggestions."""
     flaws = list(find_flaws(exercise))
     if not flaws:
         return
-    ways_out = dict.fromkeys(way for each in flaws for way in each.error.ways_out)
-    listed = "\n".join(f"  - {each}" for each in flaws)
+    ways_out = dict.fromkeys(way for flaw in flaws for way in flaw.error.ways_out)
+    listed = "\n".join(f"  - {flaw}" for flaw in flaws)
     raise DocumentError(f"`{exercise.name}` has goals that no answer can meet:\n{listed}", ways_out)
 
 
@@ -59,8 +60,7 @@ def _flaws(question: Question) -> Iterator[Flaw]:
 
 
 def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
-    """Of the start; and if it can be planned, of each variant, which is numbered from 1 as in the document."""
-    goals = tuple(each.goal for each in question.goals)
+    goals = tuple(scored.goal for scored in question.goals)
     try:
         start = question.plan
         report = analyze(start)
@@ -71,22 +71,21 @@ def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
     for number, variant in enumerate(question.variants, 1):
         where = f"its variant {number} ({variant.describe() or 'which changes nothing'})"
         try:
-            there = analyze(variant.apply(start))
+            variant_report = analyze(variant.apply(start))
         except WorkbenchError as error:
             yield Flaw(question.name, where, _in_variant(error, start))
         else:
-            yield from _goal_flaws(question, where, variant.goals or goals, there)
+            yield from _goal_flaws(question, where, variant.goals or goals, variant_report)
 
 
 def _in_variant(error: WorkbenchError, start: Plan) -> WorkbenchError:
-    """The planner's error with what the author of a variant can do; a layout that does not divide is not for students to mend."""
+    """The planner's error with suggestions for the author of a variant."""
     statements = f"the start's layout `{start.layout}`" if start.layout else "the start plan"
     ways_out = [f"choose sizes of that variant that fit {statements}", "start from a plan with fewer statements", *error.ways_out]
-    return type(error)(f"{error.message} Every answer would be refused there.", ways_out)
+    return type(error)(f"{error.message} Every answer would be rejected for it.", ways_out)
 
 
 def _goal_flaws(question: PlanQuestion, where: str, goals: tuple[Goal, ...], report: Report) -> Iterator[Flaw]:
-    """Of goals that ask for what such a plan cannot say."""
     renames = bool(_NAMES_VALUES & set(question.may_change))
     for goal in goals:
         if not goal.is_quick(report) or (renames and isinstance(goal, Lies)):

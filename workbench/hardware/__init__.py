@@ -1,1 +1,1 @@
-"""What a plan runs on: kinds of devices, how many, the links between them, and which mesh axis runs over which links."""
+"""Target hardware: kinds of devices, their number, the links between them, and axis assignments."""

@@ -1,4 +1,4 @@
-"""Which mesh axis runs over which physical axes, in the form a person writes; `axis_placement` works out where each then runs.
+"""Axis assignments in text form: the physical axes of each mesh axis. `axis_placement` computes the device positions.
 
 data:y; model:x                       `data` runs over the devices of `y`, `model` over those of `x`
 data:x+y; model:z                     `data` is spread over two dimensions of a torus, major to minor
@@ -16,7 +16,7 @@ _ROUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\((\d{1,9})\))?")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A part of a mesh axis that runs over a physical axis: over `size` of its devices or, if that is `None`, over as many as it needs."""
+    """A part of a mesh axis on a physical axis, with `size` devices, or as many as needed if `None`."""
 
     axis: str
     size: int | None = None
@@ -27,11 +27,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class AxisAssignment:
-    """For each mesh axis the routes it takes, major to minor; a mesh axis that is not named goes where there is room.
+    """The routes of each mesh axis, major to minor; axes without routes are placed automatically.
 
     **Invariants**
 
-    - A mesh axis is named once, and takes at least one route; a route with a size has at least one device.
+    - A mesh axis is named once and has at least one route; a route with a size has at least one device.
     """
 
     routes: tuple[tuple[str, tuple[Route, ...]], ...] = ()
@@ -46,16 +46,14 @@ class AxisAssignment:
             for route in routes:
                 if route.size is not None and route.size < 1:
                     raise HardwareError(
-                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; a route needs at least 1.",
+                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; at least 1 is required.",
                         [f"omit the number: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
                     )
 
     def renamed(self, axis: str, name: str) -> "AxisAssignment":
-        """The same axis assignment of a mesh whose axis has another name."""
-        return AxisAssignment(tuple((name if each == axis else each, routes) for each, routes in self.routes))
+        return AxisAssignment(tuple((name if mesh_axis == axis else mesh_axis, routes) for mesh_axis, routes in self.routes))
 
     def restricted(self, mesh: Mesh) -> "AxisAssignment":
-        """The axis assignment of only those axes that are in the mesh."""
         return AxisAssignment(tuple((name, routes) for name, routes in self.routes if name in mesh))
 
     def __str__(self) -> str:
@@ -63,7 +61,7 @@ class AxisAssignment:
 
 
 def parse_axis_assignment(text: str) -> AxisAssignment:
-    """Parse the axis assignment that a person wrote; `str` is the inverse.
+    """Parse an axis assignment; `str` is the inverse. Raises `HardwareError` if the text is malformed.
 
     >>> str(parse_axis_assignment("data: node + device(2);model:device(4)"))
     'data:node+device(2); model:device(4)'
@@ -71,17 +69,17 @@ def parse_axis_assignment(text: str) -> AxisAssignment:
     entries = []
     for entry in filter(str.strip, text.split(";")):
         name, colon, routes = (part.strip() for part in entry.partition(":"))
-        matches = [_ROUTE.fullmatch(each.strip()) for each in routes.split("+")]
+        matches = [_ROUTE.fullmatch(route.strip()) for route in routes.split("+")]
         if not colon or not name or None in matches:
             raise HardwareError(
                 f"`{entry.strip()[:80]}` is not a part of an axis assignment.", ['write "data:x+y; model:z"', 'or "data:node+device(2)"']
             )
-        entries.append((name, tuple(Route(each[1], int(each[2]) if each[2] else None) for each in matches if each)))
+        entries.append((name, tuple(Route(match[1], int(match[2]) if match[2] else None) for match in matches if match)))
     return AxisAssignment(tuple(entries))
 
 
 def read_axis_assignment(given: AxisAssignment | str | None) -> AxisAssignment | None:
-    """The axis assignment of a plan, given as text or as an object; raises `HardwareError` for anything else."""
+    """Return an axis assignment given as text or object. Raises `HardwareError` for anything else."""
     if given is None or isinstance(given, AxisAssignment):
         return given
     if isinstance(given, str):

@@ -1,7 +1,8 @@
-"""Where the axes of a mesh run over the links of the hardware: as an axis assignment says, or by default.
+"""Placement of mesh axes on the links of the hardware, by an axis assignment or by default.
 
-Of two mesh axes that share a physical axis the later one has the neighbours. Consecutive devices of the earlier one are as far apart as the
-later one is long: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
+If two mesh axes share a physical axis, the later one gets adjacent devices. Consecutive devices of the earlier one are
+as far apart as the size of the later one: their hops are longer, they share links with each other, and they form a ring
+only if both axes together span a whole ring.
 """
 
 import functools
@@ -20,7 +21,7 @@ from workbench.units import divisors
 
 @dataclass(frozen=True, slots=True)
 class PhysicalSpan:
-    """A mesh axis on one physical axis: `size` devices of it, each `stride` devices from the next."""
+    """The part of a mesh axis on one physical axis: `size` devices, `stride` devices apart."""
 
     physical: PhysicalAxis
     size: int
@@ -32,55 +33,56 @@ PhysicalSpans = Mapping[str, tuple[PhysicalSpan, ...]]
 
 @functools.lru_cache(maxsize=256)
 def complete_axis_assignment(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> AxisAssignment:
-    """Where every axis of a mesh runs, the ones that the assignment does not name included, so that they run there in a smaller mesh, too.
+    """Assign every axis of a mesh, including those the assignment omits, so that the placement also holds in a smaller
+    mesh.
 
     Raises `HardwareError` if the mesh does not fit.
     """
-    given = axis_assignment or AxisAssignment()
-    placements = _place_axes(mesh, hardware, given)
-    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name in _order_axes(mesh, given) if mesh[name] > 1))
+    partial = axis_assignment or AxisAssignment()
+    placements = _place_axes(mesh, hardware, partial)
+    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name in _order_axes(mesh, partial) if mesh[name] > 1))
 
 
 def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
-    """Where the axes of a mesh run without an axis assignment, as in `jax.experimental.mesh_utils`.
+    """Return the placement without an axis assignment, as in `jax.experimental.mesh_utils`.
 
-    The minor axis chooses first. Links inside a node or a slice come before those across; whole dimensions of a torus before parts,
-    more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
+    The minor axis chooses first. Links inside a node or a slice come before those across; whole dimensions of a torus
+    before parts, more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not
+    fit.
     """
     return complete_axis_assignment(mesh, hardware)
 
 
 def _order_axes(mesh: Mesh, axis_assignment: AxisAssignment) -> list[str]:
-    """The axes of the mesh, major to minor, as they share a physical axis: those that the assignment names come last, in its order."""
+    """Mesh axes in the order in which they share physical axes: assigned axes last, as assigned."""
     named = [name for name, _ in axis_assignment.routes]
     return [*(name for name in mesh.names if name not in named), *named]
 
 
 @functools.lru_cache(maxsize=256)
 def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
-    """Where each axis of the mesh runs, major to minor. Raises `HardwareError` if the mesh is too large, or the axis assignment does not
-    fit it."""
+    """The physical spans of each mesh axis, major to minor. Raises `HardwareError` if the mesh does not fit."""
     axis_assignment = axis_assignment or AxisAssignment()
     placements = _place_axes(mesh, hardware, axis_assignment)
     order = _order_axes(mesh, axis_assignment)
     strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
-    found: dict[str, tuple[PhysicalSpan, ...]] = {}
+    spans: dict[str, tuple[PhysicalSpan, ...]] = {}
     for name in reversed(order):
-        found[name] = tuple(PhysicalSpan(physical, size, strides[physical.name]) for physical, size in placements[name])
+        spans[name] = tuple(PhysicalSpan(physical, size, strides[physical.name]) for physical, size in placements[name])
         for physical, size in placements[name]:
             strides[physical.name] *= size
-    return {name: found[name] for name in mesh.names}
+    return {name: spans[name] for name in mesh.names}
 
 
 def verify_links(hardware: Hardware, axis_assignment: AxisAssignment) -> None:
-    """Raises `HardwareError` for a physical axis that the hardware does not have; `axis_assignment_error` checks whether the mesh fits."""
+    """Raise `HardwareError` for an unknown physical axis; `axis_assignment_error` checks the fit of a mesh."""
     for _, routes in axis_assignment.routes:
         for route in routes:
             _find_physical_axis(route.axis, hardware)
 
 
 def axis_assignment_error(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> HardwareError | None:
-    """Why the mesh cannot be assigned to the hardware's axes so, as an error to show; `None` if it can."""
+    """Return the error of an impossible assignment of the mesh, or `None`."""
     try:
         physical_spans(mesh, hardware, axis_assignment)
     except HardwareError as error:
@@ -91,10 +93,11 @@ def axis_assignment_error(mesh: Mesh, hardware: Hardware, axis_assignment: AxisA
 def device_order(
     mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None
 ) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
-    """The number of the physical device at each place of the mesh; shape `mesh.sizes`.
+    """Number of the physical device at each position of the mesh; shape `mesh.sizes`.
 
-    Physical devices are numbered row-major over `hardware.axes`: for a TPU slice the order of JAX's `(x, y, z, core)` array of devices, for
-    nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as its axes are assigned.
+    Physical devices are numbered row-major over `hardware.axes`: for a TPU slice the order of JAX's `(x, y, z, core)`
+    array of devices, for nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)],
+    mesh.names)` is the mesh with this axis assignment.
 
     >>> from workbench.hardware.catalogue import parse_hardware
     >>> from workbench.hardware.axis_assignment_text import parse_axis_assignment
@@ -115,11 +118,10 @@ def device_order(
 
 
 _Placements = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]
-"""For each mesh axis its physical axes, major to minor, and the size on each."""
+"""The physical axes of each mesh axis, major to minor, with the size on each."""
 
 
 def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment) -> _Placements:
-    """Place the axes that the axis assignment names as it says, then the others where there is room."""
     if mesh.size > hardware.size:
         raise _too_large_error(mesh, hardware)
     placements = {name: _place_on_routes(name, mesh, hardware, routes) for name, routes in axis_assignment.routes}
@@ -139,7 +141,7 @@ def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment)
 
 
 def _place_on_routes(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
-    """Place a mesh axis on the routes that an axis assignment gives it; sizes left open are found from the minor one on."""
+    """Place a mesh axis on its routes; open sizes are inferred from the minor route to the major one."""
     if name not in mesh:
         raise HardwareError(*unknown_name("mesh axis", name, mesh.names))
     axes = [_find_physical_axis(route.axis, hardware) for route in routes]
@@ -160,11 +162,10 @@ def _place_on_routes(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Ro
             f"`{name}` is {total}; the axis assignment puts {product} = {assigned} of it on {_routes_text(routes)}.",
             [f"make `{name}` {assigned}", "leave a size open"],
         )
-    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # routes of size 1 carry nothing of it
+    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # routes of size 1 have no links
 
 
 def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
-    """How many devices of each physical axis are in use; raises `HardwareError` if there are not so many."""
     used = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     for axis in hardware.axes:
         takers = [(name, size) for name, routes in placements.items() for physical, size in routes if physical.name == axis.name]
@@ -172,7 +173,7 @@ def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
         if used[axis.name] > axis.size:
             demands = " x ".join(f"`{name}` {size}" for name, size in takers)
             product = f" = {used[axis.name]}" if len(takers) > 1 else ""
-            other = next((each.name for each in hardware.axes if each.name != axis.name and each.size > 1), "")
+            other = next((free.name for free in hardware.axes if free.name != axis.name and free.size > 1), "")
             spread = [f"spread it, `{takers[0][0]}:{other}+{axis.name}`"] if other else []
             raise HardwareError(
                 f"{demands}{product} devices are assigned to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
@@ -184,10 +185,9 @@ def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
 def _find_splits(
     sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, dead_ends: set[tuple[int, tuple[int, ...]]]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """For each size, in order, its parts over the physical axes: the first choice in order of preference that leaves room for the rest.
-
-    Whether the rest fits depends only on what is left to place and on what is used of each physical axis: a state that failed is not tried
-    again. Each axis has at most as many states as its devices have divisors, so that there are few.
+    """Split each size over the physical axes: the most preferred split that leaves room for the rest. Whether the rest
+    fits depends only on the remaining sizes and the used devices, so failed states are not tried again. The number
+    of states per axis is at most the number of divisors of its size.
     """
     if not sizes:
         return ()
@@ -196,7 +196,7 @@ def _find_splits(
         return None
     free = tuple(axis.size // count for axis, count in zip(hardware.axes, used, strict=True))
     for split in _rank_splits(sizes[0], free, used, hardware.axes):
-        used_then = tuple(part * each for part, each in zip(split, used, strict=True))
+        used_then = tuple(part * count_used for part, count_used in zip(split, used, strict=True))
         if (rest := _find_splits(sizes[1:], used_then, hardware, dead_ends)) is not None:
             return (split, *rest)
     dead_ends.add((len(sizes), used))
@@ -209,7 +209,6 @@ def _rank_splits(size: int, free: tuple[int, ...], used: tuple[int, ...], axes: 
 
 
 def _iterate_splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All ways to write a size as a product with one factor for each physical axis, none larger than is free there."""
     if not free:
         if size == 1:
             yield ()
@@ -220,7 +219,7 @@ def _iterate_splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...
 
 
 def _preference_key(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[object, ...]:
-    """Smaller is preferred: `mesh_utils._prefer_first_logical_axis_assignment`, with nodes and slices around it."""
+    """Sort key, best first: `mesh_utils._prefer_first_logical_axis_assignment`, extended by nodes and slices."""
     whole = [part for part, axis in zip(split, axes, strict=True) if part == axis.size > 1]
     shared = [part for part, before in zip(split, used, strict=True) if before > 1]
     rates = [axis.link.bandwidth for part, axis in zip(split, axes, strict=True) if part > 1]
@@ -230,7 +229,7 @@ def _preference_key(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[P
 
 @functools.lru_cache(maxsize=64)
 def _group_levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
-    """The physical axes, by number, from the inside out: the dimensions of a torus form one level, each switched axis one of its own."""
+    """Indices of the physical axes by level, innermost first: a torus is one level, each switched axis another."""
     levels: list[list[int]] = []
     for number in reversed(range(len(axes))):
         together = levels and axes[number].shape is not AxisTopology.SWITCH and axes[levels[-1][-1]].shape is not AxisTopology.SWITCH
@@ -242,7 +241,7 @@ def _group_levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]
 
 
 def _shorten_routes(placements: tuple[tuple[PhysicalAxis, int], ...]) -> tuple[Route, ...]:
-    """Routes without the sizes that can be inferred: the first one's, and those of whole axes."""
+    """Routes without inferable sizes: the first one's, and those of whole axes."""
     return tuple(Route(axis.name, None if number == 0 or size == axis.size else size) for number, (axis, size) in enumerate(placements))
 
 
@@ -257,7 +256,7 @@ def _too_large_error(mesh: Mesh, hardware: Hardware) -> HardwareError:
     product = " x ".join(f"`{name}` {size}" for name, size in mesh.axes)
     total = f" = {mesh.size:,}" if len(mesh.axes) > 1 else ""
     name, size = max(mesh.axes, key=lambda axis: axis[1])
-    fits = max((each for each in divisors(size)[:-1] if mesh.size // size * each <= hardware.size), default=0)
+    fits = max((divisor for divisor in divisors(size)[:-1] if mesh.size // size * divisor <= hardware.size), default=0)
     return HardwareError(
         f"The mesh needs {product}{total} devices; {hardware} has {hardware.size:,}.",
         [*([f"make `{name}` {fits}"] if fits else []), "choose larger hardware"],

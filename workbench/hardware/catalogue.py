@@ -1,11 +1,11 @@
-"""The hardware catalogue: kinds of devices by name, and `parse_hardware` for what a person writes.
+"""The hardware catalogue: kinds of devices by name, and `parse_hardware` for hardware in text form.
 
     TPU v5p 8x8x16                  one slice, its sides in chips
     4 slices of TPU v5e 16x16       slices joined by the data-centre network
     8 H100                          one node
     32 nodes of 8 H100              nodes joined by their network
     32 nodes of 8 H100, node=200 Gb/s       the same with another link; options stand after commas (`hardware_options`)
-    8 x p5.48xlarge                 machines as clouds name them (`machines.toml`)
+    8 x p5.48xlarge                 cloud machine types (`machines.toml`)
 
 The numbers are in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
 or replace those of the same name; `load_catalogue(path)` reads one.
@@ -35,51 +35,49 @@ _NODES = re.compile(r"(?:(\d{1,7}) +nodes? +of +)?(\d{1,7}) +(.+)", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Entries by name."""
-
     entries: Mapping[str, CatalogueEntry] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> CatalogueEntry:
-        """The entry of this name or alias, however its letters are cased; raises `HardwareError` with the nearest names."""
+        """Find an entry by name or alias, ignoring case. Raises `HardwareError` with the nearest names."""
         folded_name = " ".join(name.casefold().split())
         for entry in self.entries.values():
-            if folded_name in (each.casefold() for each in (entry.name, *entry.aliases)):
+            if folded_name in (alias.casefold() for alias in (entry.name, *entry.aliases)):
                 return entry
         raise HardwareError(*unknown_name("hardware", name, self.entries))
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is an entry of this name or alias."""
+        """Whether an entry has this name or alias, ignoring case."""
         folded_name = " ".join(str(name).casefold().split())
-        return any(folded_name == each.casefold() for entry in self.entries.values() for each in (entry.name, *entry.aliases))
+        return any(folded_name == alias.casefold() for entry in self.entries.values() for alias in (entry.name, *entry.aliases))
 
 
 def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
-    """Parse the hardware that a person wrote; `Hardware.name` is the inverse.
+    """Parse hardware in text form; `Hardware.name` is the inverse.
+
+    Raises `HardwareError` for an unknown kind, an impossible shape, or an invalid option.
 
     >>> hardware = parse_hardware("4 slices of TPU v5e 16x16")
     >>> hardware.size, [axis.name for axis in hardware.axes], hardware.name
     (1024, ['slice', 'x', 'y'], '4 slices of TPU v5e 16x16')
-
-    Raises `HardwareError` for a kind that is not in the catalogue, a shape that does not exist, and an option that it cannot have.
     """
-    known = catalogue or default_catalogue()
-    devices, *options = _split_options(text, known)
-    return functools.reduce(apply_option, options, _parse_devices(devices, known))
+    kinds = catalogue or default_catalogue()
+    devices, *options = _split_options(text, kinds)
+    return functools.reduce(apply_option, options, _parse_devices(devices, kinds))
 
 
 def _split_options(text: str, known: Catalogue) -> list[str]:
-    """The devices, then their options; a comma in the name of a kind of device begins none."""
-    for name in (each for entry in known.entries.values() for each in (entry.name, *entry.aliases) if "," in each):
-        before, found, after = text.partition(name)
-        if found:
+    """Split off the options; commas in the names of devices do not separate."""
+    for name in (device_name for entry in known.entries.values() for device_name in (entry.name, *entry.aliases) if "," in device_name):
+        before, separator, after = text.partition(name)
+        if separator:
             first, *options = split_options(after)
-            return [before + found + first, *options]
+            return [before + separator + first, *options]
     return split_options(text)
 
 
 def _parse_devices(text: str, known: Catalogue) -> Hardware:
     text = _read_machines(" ".join(text.split()))
-    if (match := _NODES.fullmatch(text)) and match[3] in known:  # first: `8 RTX 4090` is no slice of 4090 chips
+    if (match := _NODES.fullmatch(text)) and match[3] in known:  # before slices: `8 RTX 4090` is no slice of 4090 chips
         count, devices, name = match.groups()
         return known[name].nodes(int(devices), _parse_count(count, "node"))
     if text not in known and (match := _SLICES.fullmatch(text)):
@@ -91,15 +89,14 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
     if not text:
         raise HardwareError("Missing hardware.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
     if text not in known and (
-        kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None)
+        kind := next((entry for entry in known.entries.values() if text.casefold().startswith(f"{entry.name.casefold()} ")), None)
     ):
         raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is not a size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
     raise HardwareError(f"`{known[text].name}` is a kind of device; the number of devices is missing.", [f'write "{known[text].example}"'])
 
 
 def _read_machines(text: str) -> str:
-    """Machines as clouds name them, alone or a number of them, as nodes or a slice: `8 x p5.48xlarge` or `8 p5.48xlarge`; other text
-    as it is."""
+    """Replace cloud machine types by nodes or a slice: `8 x p5.48xlarge`, `8 p5.48xlarge`; other text stays."""
     match = _MACHINES.fullmatch(text)
     machine = machines().get(match[2].casefold()) if match else None
     if match is None or machine is None:
@@ -112,13 +109,13 @@ def _read_machines(text: str) -> str:
 
 @functools.cache
 def machines() -> Mapping[str, str]:
-    """The hardware of one machine of each kind, by its name in small letters, read from `machines.toml`."""
+    """Hardware of one machine by lower-case machine type, read from `machines.toml`."""
     tables = tomllib.loads(MACHINES_FILE.read_text(encoding="utf-8"))
     return {name.casefold(): hardware for table in tables.values() for name, hardware in table.items()}
 
 
 def read_hardware(given: Hardware | str | None) -> Hardware | None:
-    """The hardware of a plan, given as text or as an object; raises `HardwareError` for anything else."""
+    """Return hardware given as text or object. Raises `HardwareError` for anything else."""
     if given is None or isinstance(given, Hardware):
         return given
     if isinstance(given, str):
@@ -127,7 +124,7 @@ def read_hardware(given: Hardware | str | None) -> Hardware | None:
 
 
 def is_device_kind(hardware: Hardware, kind: str) -> bool:
-    """Whether a device of this kind, as JAX calls it, is what the hardware is made of.
+    """Whether the hardware consists of devices of this kind, in JAX's naming.
 
     >>> is_device_kind(parse_hardware("8 H100"), "NVIDIA H100 80GB HBM3"), is_device_kind(parse_hardware("8 H100"), "cpu")
     (True, False)
@@ -138,13 +135,13 @@ def is_device_kind(hardware: Hardware, kind: str) -> bool:
 
 
 def default_catalogue() -> Catalogue:
-    """The shipped entries, and those of the user's own file if `WORKBENCH_HARDWARE` names one."""
+    """Load the shipped entries, and those of the user's file if `WORKBENCH_HARDWARE` names one."""
     return load_catalogue(os.environ.get(HARDWARE_FILE_VARIABLE) or None)
 
 
 @functools.lru_cache(maxsize=8)
 def load_catalogue(path: str | Path | None = None) -> Catalogue:
-    """The shipped entries, and those of the file at `path` beside or in place of them; `HardwareError` if the file cannot be used."""
+    """Load the shipped entries, extended by those of `path`. Raises `HardwareError` for an invalid file."""
     entries = load_entries(SHIPPED_FILE)
     return Catalogue({**entries, **load_entries(Path(path))} if path else entries)
 

@@ -1,6 +1,11 @@
-"""An entry of the catalogue: a kind of device, and the hardware that so many of them make."""
+"""A catalogue entry: a kind of device, its interconnect (a torus of chips, or devices behind the switch of a node), and the
+hardware that a number of them form; and measured hardware as an entry of a hardware file for `WORKBENCH_HARDWARE` or
+`--hardware-file`.
+"""
 
+import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +13,64 @@ from typing import Any
 from workbench.core.parse_untrusted import UnreadableError, parse_toml, read_text, verify_length
 from workbench.errors import DocumentError, HardwareError, WorkbenchError
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
-from workbench.hardware.interconnect import Node, Torus, verify_count
+
+MOST_DEVICES = 10_000_000
+"""Limit for a torus, a side, a node and a chip; sizes in text form have at most seven digits."""
+_RANKS = 3
+
+
+def verify_count(name: str, value: object, most: int = MOST_DEVICES, least: int = 1) -> None:
+    """Raise `WorkbenchError` unless the value is an integer within limits."""
+    if type(value) is not int or not least <= value <= most:
+        raise WorkbenchError(f"`{name}` is {str(value)[:80]}; it is a whole number from {least} to {most:,}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Torus:
+    """A grid of chips in `rank` dimensions with links between neighbors.
+
+    `slices` joins grids, `on_chip` joins the devices of one chip. A dimension is a ring if it is `ring_side` chips
+    long, or if all sides are multiples of `ring_multiple` (whole cubes, whose faces meet in optical switches);
+    otherwise it is a line.
+    """
+
+    rank: int
+    side: int
+    chips: int
+    link: Link
+    slices: Link
+    on_chip: Link | None = None
+    ring_side: int = 0
+    ring_multiple: int = 0
+
+    def __post_init__(self) -> None:
+        verify_count("rank", self.rank, _RANKS)
+        for name in ("side", "chips"):
+            verify_count(name, getattr(self, name))
+        for name in ("ring_side", "ring_multiple"):
+            verify_count(name, getattr(self, name), least=0)
+
+    def shape(self, side: int, sides: tuple[int, ...]) -> AxisTopology:
+        """Return the topology of a dimension of `side` chips in a slice with these sides."""
+        cubes = self.ring_multiple and all(length % self.ring_multiple == 0 for length in sides)
+        return AxisTopology.RING if cubes or side == self.ring_side else AxisTopology.LINE
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Up to `size` devices behind one switch; `network` joins nodes."""
+
+    size: int
+    link: Link
+    network: Link
+
+    def __post_init__(self) -> None:
+        verify_count("size", self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a physical chip has `devices` of them."""
+    """A kind of device and its network. `chip` is one JAX device; a physical chip has `devices` of them."""
 
     name: str
     chip: Chip
@@ -23,7 +80,7 @@ class CatalogueEntry:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The links that join its devices, the fastest first."""
+        """The links between its devices, fastest first."""
         if isinstance(self.network, Node):
             return (self.network.link, self.network.network)
         on_chip = (self.network.on_chip,) if self.network.on_chip else ()
@@ -31,19 +88,18 @@ class CatalogueEntry:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The entry as JSON carries it, but for rates without a limit: figures of one device in SI units and bytes."""
+        """The entry as a dict for JSON: figures per device in SI units and bytes. Unlimited rates are infinite."""
         named = {"name": self.name, "aliases": list(self.aliases), "devices_per_chip": self.devices, "example": self.example}
         return {**named, "device": asdict(self.chip), "links": [asdict(link) for link in self.links]}
 
     @property
     def example(self) -> str:
-        """Hardware of this kind, as a person writes it."""
         if isinstance(self.network, Node):
             return f"{min(self.network.size, 8)} {self.name}"
         return f"{self.name} {'x'.join(['4'] * self.network.rank)}"
 
     def slices(self, sides: tuple[int, ...], count: int = 1) -> Hardware:
-        """`count` slices of these sides, in chips; raises `HardwareError` if there are no such slices."""
+        """Hardware of `count` slices with these sides in chips. Raises `HardwareError` for impossible ones."""
         torus = self.network
         if not isinstance(torus, Torus):
             raise HardwareError(f"{self.name} has nodes, not a torus.", [f'write "{self.example}"', f'"4 nodes of {self.example}"'])
@@ -57,7 +113,7 @@ class CatalogueEntry:
         return Hardware(self.chip, tuple(axes), f"{count} slices of {text}" if count > 1 else text)
 
     def nodes(self, devices: int, count: int = 1) -> Hardware:
-        """`count` nodes of `devices` devices each; raises `HardwareError` if a node is not that large."""
+        """Make hardware of `count` nodes of `devices` devices. Raises `HardwareError` if a node is not that large."""
         node = self.network
         if not isinstance(node, Node):
             shape = "x".join(map(str, _near_square_sides(min(devices * count, node.chips), node.rank)))
@@ -93,15 +149,13 @@ def _verify_sides(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...], t
 
 
 def _near_square_sides(chips: int, rank: int) -> tuple[int, ...]:
-    """Sides of about equal length, the longest last, whose product is `chips`."""
     if rank == 1:
         return (max(chips, 1),)
-    side = max((each for each in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % each == 0), default=1)
+    side = max((divisor for divisor in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % divisor == 0), default=1)
     return (side, *_near_square_sides(chips // side, rank - 1))
 
 
 def _suggest_smaller(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
-    """Several slices that together have as many chips, where the sides divide; else the largest slice."""
     smaller, count = list(sides), 1
     while (max(smaller) > torus.side or math.prod(smaller) > torus.chips) and max(smaller) % 2 == 0:
         smaller[smaller.index(max(smaller))] //= 2
@@ -110,18 +164,18 @@ def _suggest_smaller(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...]
     return [f'write "{count} slices of {entry.name} {"x".join(map(str, smaller))}"' if fits else "make a side smaller"]
 
 
-# Read the entries of a catalogue from its TOML file: `hardware.toml`, or one of the user's.
+# Entries are read from TOML: the shipped `hardware.toml`, or a file of the user.
 
 SHIPPED_FILE = Path(__file__).with_name("hardware.toml")
 
 
 def load_entries(path: Path) -> dict[str, CatalogueEntry]:
-    """The entries of a file by name; raises `HardwareError` if it cannot be used, or is larger than a document may be."""
+    """Load the entries of a file by name. Raises `HardwareError` if it is invalid or too large for a document."""
     name = f"The hardware file `{path}`"
     try:
         text = read_text(path)
         verify_length(text, name, "hardware file")
-        tables = parse_toml(text, with_infinity=True)  # the rate of a link that nothing is sent over
+        tables = parse_toml(text, with_infinity=True)  # infinity: the rate of a link without traffic
     except OSError as error:
         raise HardwareError(f"{name} cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except DocumentError as error:
@@ -144,23 +198,23 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
 
 
 def _read_link(name: str, values: dict[str, Any]) -> Link:
-    given = {key: _read_link_value(value) for key, value in values.items()}
-    return Link(name, **given)
+    fields = {key: _read_link_value(value) for key, value in values.items()}
+    return Link(name, **fields)
 
 
 def _read_link_value(value: Any) -> Any:
-    """A number; a list of words; a table of shares by the number of devices."""
+    """Convert a value: a number, a list of words, or a table of shares by the number of devices."""
     if isinstance(value, dict):
         return tuple(sorted((int(devices), float(share)) for devices, share in value.items()))
     return tuple(value) if isinstance(value, list) else value
 
 
 def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
-    """An entry of the catalogue; what the devices of a chip share is divided among them."""
+    """Read an entry; resources of a chip are divided among its devices."""
     verify_count("devices", table.get("devices", 1))
     share = 1 / table.get("devices", 1)
-    links = {each: _read_link(each, values) for each, values in table["links"].items()}
-    shared = {each: replace(link, bandwidth=link.bandwidth * share) for each, link in links.items()}
+    links = {label: _read_link(label, values) for label, values in table["links"].items()}
+    shared = {label: replace(link, bandwidth=link.bandwidth * share) for label, link in links.items()}
     if "torus" in table:
         on_chip = table["torus"].get("on_chip")
         joined = {"link": shared[table["torus"]["link"]], "slices": shared[table["torus"]["slices"]]}
@@ -190,3 +244,42 @@ def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
         sources=table.get("sources", {}),
     )
     return CatalogueEntry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))
+
+
+_NETWORK = "{ bandwidth = 1.25e9, latency = 50e-6 }"
+_MEASURED = "measured by `workbench calibrate`"
+_LARGEST_NODE = 4096  # largest number of virtual devices
+
+
+def hardware_entry(hardware: Hardware, name: str = "This machine") -> str:
+    """The TOML entry of calibrated hardware, a node with any number of devices, for `parse_hardware("8 This machine")`."""
+    return "\n".join(_entry_lines(hardware, json.dumps(name, ensure_ascii=False))) + "\n"
+
+
+def _entry_lines(hardware: Hardware, quoted: str) -> Iterator[str]:
+    chip, link = hardware.chip, hardware.axes[-1].link
+    yield f"[{quoted}]"
+    yield f"target = {json.dumps(chip.target)}"
+    yield f"flops = {_table_text(chip.flops)}"
+    if math.isfinite(chip.vector_flops):
+        yield f"vector = {chip.vector_flops:.4g}"
+    yield f"memory = {chip.memory}"
+    yield f"memory_bandwidth = {chip.memory_bandwidth:.4g}"
+    yield f"launch = {chip.launch:.4g}"
+    if chip.efficiency:
+        yield f"efficiency = {_table_text(chip.efficiency)}"
+    yield f"calibrated = {json.dumps(_MEASURED)}"
+    yield f'node = {{ size = {max(_LARGEST_NODE, hardware.size)}, link = "measured", network = "ethernet" }}'
+    yield f"links.measured = {{ bandwidth = {link.bandwidth:.4g}, latency = {link.latency:.4g} }}"
+    yield f"links.ethernet = {_NETWORK}"
+    yield ""
+    yield f"[{quoted}.sources]"
+    measured = f"{_MEASURED}, {hardware.size} × {chip.name} busy at once"
+    for key in ("flops", *(["vector"] if math.isfinite(chip.vector_flops) else []), "memory_bandwidth", "launch", "measured"):
+        yield f"{key} = {json.dumps(measured, ensure_ascii=False)}"
+    yield f"memory = {json.dumps('as the device or the operating system reports it')}"
+    yield f"ethernet = {json.dumps('assumed: 10 Gbit/s')}"
+
+
+def _table_text(values: Mapping[str, float]) -> str:
+    return "{ " + ", ".join(f"{json.dumps(key)} = {value:.4g}" for key, value in values.items()) + " }"

@@ -1,4 +1,4 @@
-"""What a plan runs on: a kind of device, how many of it, and how they are joined. SI units throughout: bytes, seconds, FLOP/s."""
+"""Hardware of a plan: a kind of device, the number of devices and their links. SI units: bytes, seconds, FLOP/s."""
 
 import math
 from collections.abc import Mapping
@@ -12,30 +12,29 @@ from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, fin
 
 
 class AxisTopology(StrEnum):
-    """How the devices of one physical axis are joined."""
-
-    RING = "ring"  # each to two neighbours, the last to the first
+    RING = "ring"  # each device to two neighbours, the last one to the first one
     LINE = "line"  # a ring without its last link
-    SWITCH = "switch"  # each to all, through a switch
+    SWITCH = "switch"  # all to all
 
 
 NCCL_PROTOCOLS = ("simple", "ll128", "ll")
-"""The protocols of NCCL, the one with the largest bandwidth first."""
+"""The protocols of NCCL, by decreasing bandwidth."""
 MeasuredShares = tuple[tuple[int, float], ...]
-"""(devices of a collective, share of a link's bandwidth that it reaches), the fewest devices first."""
+"""(devices of a collective, reached share of a link's bandwidth) pairs, by increasing number of devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One kind of connection of a device.
+    """A kind of connection between devices.
 
-    - `bandwidth`: bytes a second that leave one device in one direction, over one link of a ring or line, or its port of a switch;
-    - `latency`: seconds a message takes to the next device (alpha), software included;
-    - `adapters`: of a network between nodes, how many a node has, each of `bandwidth`, which its devices share; 0: one for each device;
-    - `overhead`: of a network of GPUs, seconds that no step of a ring which uses it is quicker than (NCCL's proxy on the host);
-    - `protocols`: of NCCL, those that work over it;
-    - `reduces`, `gathers`: (devices, share) pairs as measured: the share of the bandwidth that an all-reduce over so many devices reaches,
-      and an all-gather or reduce-scatter; else the efficiency that the chip has for this link.
+    - `bandwidth`: bytes per second in one direction, over one link of a ring or line, or a device's port of a switch;
+    - `latency`: seconds of a message to the next device (alpha), including software;
+    - `adapters`: of a network between nodes, adapters per node, each of `bandwidth` and shared by the devices; 0: one
+      per device;
+    - `overhead`: of a GPU network, minimum seconds of a ring step that uses it (NCCL's proxy on the host);
+    - `protocols`: NCCL protocols that work over it;
+    - `reduces`, `gathers`: measured (devices, share) pairs, the reached share of the bandwidth for all-reduces, and for
+      all-gathers and reduce-scatters; default: the chip's efficiency for this link.
     """
 
     name: str
@@ -52,23 +51,23 @@ class Link:
         if not self.protocols or not set(self.protocols) <= set(NCCL_PROTOCOLS):
             raise WorkbenchError(f"`{self.name}`: `protocols` is {list(self.protocols)}; it is one or more of {list(NCCL_PROTOCOLS)}.")
         if any(devices < 1 or not 0 < share <= 1 for devices, share in (*self.reduces, *self.gathers)):
-            raise WorkbenchError(f"`{self.name}`: a measured share is of 1 device or more, above 0 and at most 1.")
+            raise WorkbenchError(f"`{self.name}`: a measured share is for at least 1 device, and in (0, 1].")
 
     def changed(self, change: LinkChange) -> "Link":
-        """This link at another speed, under its own name."""
-        given = {name: getattr(change, name) for name in ("bandwidth", "latency", "adapters")}
-        changes = {name: value for name, value in given.items() if value is not None}
-        overhead = self.overhead if change.latency is None else min(self.overhead, change.latency)  # a step is no slower than was said
+        """Return this link with another speed and the same name."""
+        figures = {name: getattr(change, name) for name in ("bandwidth", "latency", "adapters")}
+        changes = {name: value for name, value in figures.items() if value is not None}
+        overhead = self.overhead if change.latency is None else min(self.overhead, change.latency)  # the given latency is an upper bound
         return replace(self, **changes, overhead=overhead)
 
     def bandwidth_of_device(self, devices: int) -> float:
-        """Bytes a second that one of a node's `devices` sends while all do."""
+        """Return the bytes per second of one of a node's `devices` while all of them send."""
         return self.bandwidth * self.adapters / devices if self.adapters else self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAxis:
-    """One direction in which devices are arranged: a dimension of a torus, the devices of a node, the nodes of a cluster."""
+    """A direction of devices: a dimension of a torus, the devices of a node, or the nodes of a cluster."""
 
     name: str
     size: int
@@ -78,29 +77,33 @@ class PhysicalAxis:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One kind of device, as JAX counts devices (a core of a TPU v3, a whole TPU v5p, one GPU).
+    """A kind of device, as JAX counts devices (a core of a TPU v3, a whole TPU v5p, one GPU).
 
-    - `flops`: peak FLOP/s of matrix products by dtype, a multiply-add counting as 2; `default` is for any other dtype;
-    - `vector_flops`: FLOP/s of element-wise operations;
-    - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
-    - `launch`: seconds from one kernel to the next, however small;
-    - `sweep`: elements a second that a kernel without dots passes over, whatever it computes of each, if its traffic takes no longer;
-    - `matmul_tile`: sides of the tile its matrix unit works in, to which a dot's sizes are rounded up: two of a systolic array, or the
-      rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
-    - `on_chip`: bytes of memory on the chip, beside `memory`, that the compiler places a step's arrays in;
-    - `array_tile`: multiples to which the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
-    - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
-      `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
-      `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
-      that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `beside` is
-      the share of their speed that kernels keep while collectives run; `launch` is that of starting kernels one behind the other;
-    - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
-      taken;
-    - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
-    - `price`: US dollars an hour of a chip as its vendor sells it, on demand; `None` where it is not known. JAX counts `chip_devices`
-      devices on such a chip;
+    - `flops`: peak FLOP/s of matrix products by dtype, a multiply-add counting as 2; `default` for all other dtypes;
+    - `vector_flops`: FLOP/s of elementwise operations;
+    - `memory`, `memory_bandwidth`: of the device memory (HBM); `host_memory`, `host_bandwidth`: of its share of the
+      host memory, and of the link to it;
+    - `launch`: minimum seconds from one kernel to the next;
+    - `sweep`: elements per second of kernels without dots, whatever they compute, unless memory traffic takes longer;
+    - `matmul_tile`: tile of the matrix unit, to which the sizes of a dot are rounded up: two sides of a systolic array,
+      or rows, columns and summed elements of a block, then the number of concurrent blocks and of summing steps to fill
+      one;
+    - `on_chip`: bytes of on-chip memory, besides `memory`, in which the compiler places arrays of a step;
+    - `array_tile`: multiples to which the last two dimensions of an array are padded in memory, for 4-byte elements; ()
+      without padding;
+    - `efficiency`: reached share of the peak, by class of work (`matmul`, `vector`, `memory`) or link name (`nvlink`);
+      default 1. `memory`, and `operands` for the operands of dots, are shares of `memory_bandwidth`, above 1 if
+      prefetched into on-chip memory; `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is
+      the share of all of these, the compiler's estimate, that a run reaches; `attention` and `attention_backward` are
+      of hand-written kernels with dots, for any head size; `beside` is the share of their speed that kernels keep while
+      collectives run; `launch` is that of back-to-back kernel launches;
+    - `calibrated`: the measured runs that the shares were fitted to, empty if none; `shares_of`: the chip whose shares
+      are used then;
+    - `target`: its name in the compile tier (`tpu:v5e`), empty without a compiler;
+    - `price`: on-demand price of a chip in US dollars per hour, as its vendor sells it; `None` if unknown. JAX counts
+      `chip_devices` devices on such a chip;
     - `sources`: the source of each number;
-    - `runtime_shares`: the shares under the hardware's runtime, where it has its own.
+    - `runtime_shares`: the shares under the hardware's runtime, if it has its own.
     """
 
     name: str
@@ -127,63 +130,64 @@ class Chip:
     def __post_init__(self) -> None:
         _verify_rates(self, ("memory_bandwidth", "vector_flops", "sweep", "host_bandwidth"), ("memory", "launch", "host_memory"))
         if not self.flops or min(self.flops.values()) <= 0:
-            raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for one dtype at least.")
+            raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for at least one dtype.")
         if self.price is not None and not 0 < self.price < math.inf:
-            raise WorkbenchError(f"`{self.name}`: `price` is {self.price}; it is dollars an hour, more than 0, or left out.")
+            raise WorkbenchError(f"`{self.name}`: `price` is {self.price}; give dollars per hour above 0, or omit it.")
 
     def __hash__(self) -> int:
-        return hash(self.name)  # the mappings cannot be hashed; chips that are equal have one name
+        return hash(self.name)  # the mappings are not hashable; equal chips have equal names
 
     @property
     def platform(self) -> str:
-        """The platform of its compiler: `tpu`, `cuda`, `cpu`; empty if there is none."""
+        """The platform of its compiler: `tpu`, `cuda`, `cpu`; empty without one."""
         return self.target.partition(":")[0]
 
     def peak(self, dtype: str) -> float:
-        """Peak FLOP/s of dots in this dtype."""
+        """Peak FLOP/s of dots in this dtype; a chip without units for float8 widens it to 16 bits."""
+        if dtype not in self.flops and dtype.startswith("float8"):
+            dtype = "bfloat16" if "bfloat16" in self.flops else "float16"
         return self.flops.get(dtype, self.flops.get("default", max(self.flops.values())))
 
     def efficiency_of(self, work: str) -> float:
-        """The share of the peak that this class of work reaches."""
+        """Return the reached share of the peak for this class of work."""
         return self.runtime_shares.get(work, self.efficiency.get(work, 1.0))
 
     def has_share(self, work: str) -> bool:
-        """Whether the share of this class of work is known."""
         return work in self.runtime_shares or work in self.efficiency
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A number of chips, joined along physical axes, the slowest links first (`slice`, then `x`, `y`, `z`; or `node`, then `device`).
+    """A number of chips on physical axes, the slowest links first (`slice`, then `x`, `y`, `z`; or `node`, then
+    `device`).
 
     **Invariants**
 
-    - Physical axes have unique names; there is at least one.
-    - `runtime` runs its steps; a TPU has no other than XLA.
+    - There is at least one physical axis; names are unique.
+    - `runtime` runs its steps; TPUs have only XLA.
     """
 
     chip: Chip
     axes: tuple[PhysicalAxis, ...]
-    name: str = ""  # as a person writes it, `TPU v5p 8x8x16`
+    name: str = ""  # text form, `TPU v5p 8x8x16`
     runtime: Runtime = XLA
 
     def __post_init__(self) -> None:
         names = [axis.name for axis in self.axes]
         if not names or len(set(names)) < len(names):
-            raise WorkbenchError(f"Hardware `{self.name}`: its physical axes are {names}; they need a name each, and there must be one.")
+            raise WorkbenchError(f"Hardware `{self.name}`: its physical axes are {names}; at least one is required, each with a name.")
 
     @property
     def size(self) -> int:
-        """Devices in all."""
         return math.prod(axis.size for axis in self.axes)
 
     @property
     def hourly_price(self) -> float | None:
-        """US dollars an hour of all its chips, used or not; `None` where the price of a chip is not known."""
+        """US dollars per hour for all chips, used or not; `None` if the price of a chip is unknown."""
         return None if self.chip.price is None else self.chip.price * self.size / self.chip.chip_devices
 
     def known_hourly_price(self) -> float:
-        """US dollars an hour of all its chips; raises `HardwareError` where the price of a chip is not known."""
+        """Return the US dollars per hour for all chips. Raises `HardwareError` if the price of a chip is unknown."""
         if self.hourly_price is None:
             raise HardwareError(
                 f"The hourly cost of {self} is unknown: the catalogue has no price for {self.chip.name}.",
@@ -195,17 +199,18 @@ class Hardware:
         return replace(self, name=name)
 
     def with_price(self, price: float) -> "Hardware":
-        """The same devices at so many US dollars an hour for each chip as it is sold. Raises `HardwareError` for a price that is none."""
+        """Return the hardware at US dollars per hour and chip as sold. Raises `HardwareError` if invalid."""
         if not 0 < price < math.inf:
-            raise HardwareError(f"A chip for {price:g} $/h: a price is more than 0.", ["leave it out"])
+            raise HardwareError(f"A chip for {price:g} $/h: a price must be more than 0.", ["leave it out"])
         return replace(self, chip=replace(self.chip, price=price), name=add_chip_price(self.name, price))
 
     def with_link(self, name: str, bandwidth: float | None = None, latency: float | None = None, adapters: int | None = None) -> "Hardware":
-        """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).
+        """Return the hardware with other links, by physical axis (`node`, `device`, `slice`, `x`) or link name
+        (`nvlink`, `ici`).
 
-        `bandwidth` is what a device sends over it in one direction, bytes a second, as `Link` has it: of a network, as it is sold; the
-        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds; `adapters` of this bandwidth are in a node,
-        for all of its devices. What is left out stays. Raises `HardwareError` for a link that this hardware does not have.
+        `bandwidth` is bytes per second of a device in one direction, nominal as in `Link`; the share that collectives
+        reach (`Chip.efficiency`) stays. `latency` is in seconds. `adapters` of this bandwidth serve all devices of a
+        node. `None` keeps the present value. Raises `HardwareError` for an unknown link.
         """
         axes = self._axes_named(name)
         link = axes[0].link
@@ -214,31 +219,31 @@ class Hardware:
         if adapters is not None and bandwidth is None:
             bandwidth = link.bandwidth
         change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency, adapters)
-        changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
+        changed = tuple(replace(axis, link=axis.link.changed(change)) if axis in axes else axis for axis in self.axes)
         return replace(self, axes=changed, name=add_link_change(self.name, change))
 
     def with_runtime(self, name: str) -> "Hardware":
-        """The same devices under another runtime, one of `runtimes.toml`. Raises `HardwareError` for one they do not have."""
+        """Return the hardware with a runtime of `runtimes.toml`. Raises `HardwareError` if unavailable."""
         runtime = find_runtime(name)
         if runtime != XLA and self.chip.platform != "cuda":
-            raise HardwareError(f"{self.chip.name} runs what XLA compiles; `{runtime.name}` is a runtime of GPUs.", ["leave it out"])
+            raise HardwareError(f"{self.chip.name} runs XLA programs only; `{runtime.name}` is a runtime for GPUs.", ["leave it out"])
         devices, *options = split_options(self.name) if self.name else [""]
-        others = [each for each in options if not is_runtime(each) and not is_switch(each)]
+        others = [option for option in options if not is_runtime(option) and not is_switch(option)]
         chosen = [] if runtime == XLA else [runtime.name]
-        found = replace(
+        result = replace(
             self, chip=self._chip_under(runtime), runtime=runtime, name=", ".join([devices, *chosen, *others]) if devices else ""
         )
         switches = () if runtime == XLA else self.runtime.switches
-        return reduce(Hardware.with_switch, switches, found)
+        return reduce(Hardware.with_switch, switches, result)
 
     def with_switch(self, switch: str) -> "Hardware":
-        """The same runtime with one of `SWITCHES`, as `no prefetch`. Raises `HardwareError` under XLA."""
+        """Return the hardware with one of `SWITCHES`, such as `no prefetch`. Raises `HardwareError` under XLA."""
         word = find_switch(switch)
         if self.runtime == XLA:
             raise HardwareError(f"`{switch}` is an option of a runtime other than XLA.", [f'write "{self}, eager, {switch}"'])
         devices, *options = split_options(self.name) if self.name else [""]
-        others = [each for each in options if each != word]
-        place = sum(is_runtime(each) or each in SWITCHES for each in others)
+        others = [option for option in options if option != word]
+        place = sum(is_runtime(option) or option in SWITCHES for option in others)
         name = ", ".join([devices, *others[:place], word, *others[place:]]) if devices else ""
         runtime = self.runtime.switched(word)
         return replace(self, chip=self._chip_under(runtime), runtime=runtime, name=name)
@@ -247,13 +252,12 @@ class Hardware:
         return replace(self.chip, runtime_shares=runtime.shares_on(self.chip.target, self.chip.efficiency))
 
     def _axes_named(self, name: str) -> tuple[PhysicalAxis, ...]:
-        """The physical axis of this name, or all whose links have it."""
         folded = name.casefold()
-        for found in ([axis for axis in self.axes if each(axis).casefold() == folded] for each in (_axis_name, _link_name)):
-            if found:
-                return tuple(found)
-        known = dict.fromkeys((*map(_axis_name, self.axes), *map(_link_name, self.axes)))
-        raise HardwareError(*unknown_name("link", name, known, f" in {self}"))
+        for matches in ([axis for axis in self.axes if name_of(axis).casefold() == folded] for name_of in (_axis_name, _link_name)):
+            if matches:
+                return tuple(matches)
+        names = dict.fromkeys((*map(_axis_name, self.axes), *map(_link_name, self.axes)))
+        raise HardwareError(*unknown_name("link", name, names, f" in {self}"))
 
     def __str__(self) -> str:
         return self.name or f"{self.size} x {self.chip.name}"

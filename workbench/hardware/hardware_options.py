@@ -1,4 +1,4 @@
-"""Options that stand behind hardware, after commas: `32 nodes of 8 H100, node=200 Gb/s`. Each is a row of `HARDWARE_OPTIONS`."""
+"""Hardware options, written after commas: `32 nodes of 8 H100, node=200 Gb/s`. Each is a row of `HARDWARE_OPTIONS`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from workbench.hardware.runtime import SWITCHES, is_runtime, is_switch, load_run
 
 @dataclass(frozen=True, slots=True)
 class HardwareOption:
-    """One kind of option: how it is written, what it means, which texts are of this kind, and the hardware with it.
+    """A kind of option: example, meaning, parser test, and effect on hardware.
 
-    `apply` raises `HardwareError` for an option that this hardware cannot have. The name of what it returns says the option, so that
-    `parse_hardware` reads the same hardware back from it.
+    `apply` raises `HardwareError` if the hardware cannot have the option. The name of the result includes the option,
+    so `parse_hardware` is its inverse.
     """
 
     example: str
@@ -25,13 +25,11 @@ class HardwareOption:
 
 
 def set_link(hardware: Hardware, text: str) -> Hardware:
-    """The hardware with another speed of one link, `node=200 Gb/s 5 us`."""
     change = parse_link_change(text)
     return hardware.with_link(change.name, change.bandwidth, change.latency, change.adapters)
 
 
 def set_price(hardware: Hardware, text: str) -> Hardware:
-    """The hardware with another price of a chip, `2.5 $/h`."""
     return hardware.with_price(parse_chip_price(text))
 
 
@@ -44,13 +42,13 @@ HARDWARE_OPTIONS = (
 
 
 def apply_option(hardware: Hardware, text: str) -> Hardware:
-    """The hardware with the option that a text names; raises `HardwareError` where there is no such option."""
+    """Apply an option in text form. Raises `HardwareError` for an unknown option."""
     for option in HARDWARE_OPTIONS:
         if option.reads(text):
             return option.apply(hardware, text)
-    known = ", ".join(f"`{option.example}` ({option.meaning})" for option in HARDWARE_OPTIONS)
+    choices = ", ".join(f"`{option.example}` ({option.meaning})" for option in HARDWARE_OPTIONS)
     near = get_close_matches(text, (*load_runtimes(), *SWITCHES), n=1)
     raise HardwareError(
-        f"There is no option `{text[:80]}` of hardware; after a comma: {known}.",
+        f"Hardware has no option `{text[:80]}`; the options after a comma are {choices}.",
         [f'write "{hardware}, {near[0]}"' if near else f'write "{hardware}"'],
     )

@@ -1,4 +1,4 @@
-"""The hardware catalogue as text: a table of all kinds, and everything of one kind with the source of each number."""
+"""Text views of the hardware catalogue: a table of all kinds, and all figures of one kind with their sources."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -18,7 +18,7 @@ _SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopolog
 
 
 def catalogue_text(catalogue: Catalogue) -> str:
-    """One row for each kind; rates are of one device, as JAX counts devices."""
+    """Table with one row per kind; rates are per JAX device."""
     rows = []
     for entry in catalogue.entries.values():
         chip = entry.chip
@@ -40,7 +40,7 @@ def catalogue_text(catalogue: Catalogue) -> str:
 
 
 def hardware_text(text: str, catalogue: Catalogue) -> str:
-    """A kind of device, `TPU v5p`, or a size of it, `TPU v5p 8x8x16`. Raises `HardwareError` if it does not exist."""
+    """Describe `TPU v5p`, or a size of it, `TPU v5p 8x8x16`. Raises `HardwareError` if it is unknown."""
     try:
         entry = catalogue[text]
     except HardwareError:
@@ -51,7 +51,7 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
 
 
 def axis_assignment_text(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None) -> str:
-    """The links of each mesh axis: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
+    """Links of mesh axes: `data over y (16, a ring) · model over x (4, a line)`; empty if it does not fit."""
     if axis_assignment_error(mesh, hardware, axis_assignment):
         return ""
     routes = physical_spans(mesh, hardware, axis_assignment)
@@ -67,7 +67,7 @@ def physical_span_text(physical_span: PhysicalSpan) -> str:
 
 
 def entry_text(entry: CatalogueEntry) -> str:
-    """Every number of a kind of device, per device, and its source."""
+    """All figures of a kind of device, per device, with their sources."""
     note = f", {entry.devices} per chip; rates are per device, sources quote the chip" if entry.devices > 1 else ""
     return f"{entry.name}, one JAX device{note}\n\n{pairs_text(_figures(entry))}"
 
@@ -101,7 +101,6 @@ def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
 
 
 def _link_facts(link: Link) -> str:
-    """What is known of a network besides its rate and latency, in a sentence."""
     shares = {"all-reduces": link.reduces, "gathers": link.gathers}
     facts = [f"a step of a ring takes {format_seconds(link.overhead)} at least"] if link.overhead else []
     facts += [
@@ -113,7 +112,6 @@ def _link_facts(link: Link) -> str:
 
 
 def _runtime_text(runtime: Runtime) -> str:
-    """What a runtime other than XLA does, and where its numbers are from; empty for XLA."""
     if not runtime.source:
         return ""
     facts = {

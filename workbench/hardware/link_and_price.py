@@ -1,4 +1,4 @@
-"""Options of hardware as a person types them: the speed of a link, and the price of a chip."""
+"""Hardware options in text form: the speed of a link, and the price of a chip."""
 
 import math
 import re
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from workbench.errors import HardwareError
 from workbench.units import parse_price, parse_rate, parse_time, price_text, rate_text, time_text
 
-# The speed of a link as a person changes it, `node=200 Gb/s` or `node=200 Gb/s 5 us`, and where it stands in the name of hardware.
+# Link options in text form: `node=200 Gb/s` or `node=200 Gb/s 5 us`.
 #
-# The name of hardware is what a person writes: `32 nodes of 8 H100`, then options after commas (`hardware_options`).
+# The name of hardware is its text form: `32 nodes of 8 H100`, then options after commas (`hardware_options`).
 
-_NETWORKS = ("node", "slice")  # sold in bits a second; links between chips in bytes
+_NETWORKS = ("node", "slice")  # specified in bits per second; links between chips in bytes
 _NUMBER = r"[\d.]+(?:[eE][+-]?\d+)?\s*"
 _SPEED = re.compile(
     rf"(?:(?P<adapters>\d+)\s*x\s*(?=[\d.]+))?(?P<rate>{_NUMBER}[a-zA-Z]+/s|{_NUMBER}[a-zA-Z]+ps)?[\s,]*(?P<time>{_NUMBER}[mnuµμ]?s)?"
@@ -21,8 +21,7 @@ _COMMA_BEFORE_TIME = re.compile(rf"\s*,(?=\s*{_NUMBER}[mnuµμ]?s\s*(?:,|$))")
 
 @dataclass(frozen=True, slots=True)
 class LinkChange:
-    """Another speed of the links of one name: `bandwidth` in bytes a second, `latency` in seconds, so many `adapters` in a node; `None`
-    leaves it as it is."""
+    """A change to links of one name (`None` keeps a value): bytes per second, seconds, adapters per node."""
 
     name: str
     bandwidth: float | None = None
@@ -34,7 +33,7 @@ class LinkChange:
             raise HardwareError(f"The bandwidth of `{self.name}` is {self.bandwidth:g} B/s; a rate must be more than 0.", ["leave it out"])
         if self.adapters is not None and (self.adapters < 1 or self.bandwidth is None):
             raise HardwareError(
-                f"`{self.name}` has {self.adapters} adapters in a node; there is one at least, of some bandwidth.",
+                f"`{self.name}` has {self.adapters} adapters per node; at least one with a bandwidth above 0 is required.",
                 ['write "node=4 x 200 Gb/s"'],
             )
         if self.latency is not None and not 0 <= self.latency < math.inf:
@@ -47,12 +46,12 @@ class LinkChange:
 
 
 def parse_link_change(text: str) -> LinkChange:
-    """Parse `node=200 Gb/s`, `nvlink=900 GB/s, 3 us` or `node=5 us`; raises `HardwareError`.
+    """Parse `node=200 Gb/s`, `nvlink=900 GB/s, 3 us` or `node=5 us`. Raises `HardwareError`.
 
     >>> parse_link_change("node=200 Gb/s, 5 us"), str(LinkChange("node", latency=5e-6))
     (LinkChange(name='node', bandwidth=25000000000.0, latency=5e-06, adapters=None), 'node=5 us')
     """
-    name, equals, speed = (each.strip() for each in text.partition("="))
+    name, equals, speed = (part.strip() for part in text.partition("="))
     bandwidth, latency, adapters = _parse_speed(speed)
     if not (name and equals) or (bandwidth is None and latency is None):
         raise HardwareError(
@@ -65,49 +64,48 @@ def parse_link_change(text: str) -> LinkChange:
 
 
 def is_link_change(text: str) -> bool:
-    """Whether an option is meant to be the speed of a link."""
     return "=" in text
 
 
 def split_options(text: str) -> list[str]:
-    """The hardware and its options; a latency after a comma belongs to the link before it.
+    """Split hardware text into the hardware and its options; a latency after a comma belongs to the link before it.
 
     >>> split_options("32 nodes of 8 H100, node=200 Gb/s, 5 us, device=400 GB/s")
     ['32 nodes of 8 H100', 'node=200 Gb/s 5 us', 'device=400 GB/s']
     """
-    return [" ".join(each.split()) for each in _COMMA_BEFORE_TIME.sub(" ", text).split(",")]
+    return [" ".join(part.split()) for part in _COMMA_BEFORE_TIME.sub(" ", text).split(",")]
 
 
 def add_link_change(name: str, change: LinkChange) -> str:
-    """The name of hardware after one more change of its links, which stand last; hardware without a name has none after it."""
+    """Add a link change to the name of hardware, after all other options; an empty name stays empty."""
     if not name:
         return ""
     hardware, *options = split_options(name)
-    others = [each for each in options if not is_link_change(each)]
-    changes = _effective_changes([*(parse_link_change(each) for each in options if is_link_change(each)), change])
+    others = [option for option in options if not is_link_change(option)]
+    changes = _effective_changes([*(parse_link_change(option) for option in options if is_link_change(option)), change])
     return ", ".join([hardware, *others, *map(str, changes)])
 
 
 def _effective_changes(changes: list[LinkChange]) -> list[LinkChange]:
-    """What is left of changes that were made in turn, in as few. Their order counts: `ici` is all of `x`, `y` and `z`."""
-    found: list[LinkChange] = []
-    for index, each in enumerate(changes):
-        later = [other for other in changes[index + 1 :] if other.name == each.name]
-        bandwidth = None if any(other.bandwidth is not None for other in later) else each.bandwidth
-        latency = None if any(other.latency is not None for other in later) else each.latency
-        adapters = None if bandwidth is None or any(other.adapters is not None for other in later) else each.adapters
-        if found and found[-1].name == each.name:
-            former = found.pop()
+    """The shortest equivalent list of successive changes. Order matters: `ici` covers `x`, `y` and `z`."""
+    effective: list[LinkChange] = []
+    for index, change in enumerate(changes):
+        later = [other for other in changes[index + 1 :] if other.name == change.name]
+        bandwidth = None if any(other.bandwidth is not None for other in later) else change.bandwidth
+        latency = None if any(other.latency is not None for other in later) else change.latency
+        adapters = None if bandwidth is None or any(other.adapters is not None for other in later) else change.adapters
+        if effective and effective[-1].name == change.name:
+            former = effective.pop()
             bandwidth = former.bandwidth if bandwidth is None else bandwidth
             latency = former.latency if latency is None else latency
             adapters = former.adapters if adapters is None else adapters
         if bandwidth is not None or latency is not None:
-            found.append(LinkChange(each.name, bandwidth, latency, adapters))
-    return found
+            effective.append(LinkChange(change.name, bandwidth, latency, adapters))
+    return effective
 
 
 def _parse_speed(text: str) -> tuple[float | None, float | None, int | None]:
-    """The rate, the latency and the number of adapters that a text says; all `None` where it says something else."""
+    """Rate, latency and number of adapters; all `None` if the text is malformed."""
     match = _SPEED.fullmatch(text)
     if match is None or (match["adapters"] and not (match["rate"] and int(match["adapters"]))):
         return None, None, None
@@ -118,16 +116,15 @@ def _parse_speed(text: str) -> tuple[float | None, float | None, int | None]:
     return rate, latency, int(match["adapters"]) if match["adapters"] else None
 
 
-# The price of a chip as an option of hardware, `8 H100, 2.5 $/h`: US dollars an hour of a chip as it is sold.
+# The price option, `8 H100, 2.5 $/h`: US dollars per hour for a chip as sold.
 
 
 def is_chip_price(text: str) -> bool:
-    """Whether an option is meant to be a price."""
     return "$" in text or "usd" in text.casefold()
 
 
 def parse_chip_price(text: str) -> float:
-    """Dollars an hour that a text says; raises `HardwareError`.
+    """Parse a price in dollars per hour. Raises `HardwareError`.
 
     >>> parse_chip_price("2.5 $/h")
     2.5
@@ -139,10 +136,10 @@ def parse_chip_price(text: str) -> float:
 
 
 def add_chip_price(name: str, price: float) -> str:
-    """The name of hardware with this price, which stands before its links; hardware without a name has none after it."""
+    """Add a price to the name of hardware, before its links; an empty name stays empty."""
     if not name:
         return ""
     hardware, *options = split_options(name)
-    links = [each for each in options if is_link_change(each)]
-    others = [each for each in options if not is_link_change(each) and not is_chip_price(each)]
+    links = [option for option in options if is_link_change(option)]
+    others = [option for option in options if not is_link_change(option) and not is_chip_price(option)]
     return ", ".join([hardware, *others, price_text(price), *links])

@@ -1,6 +1,7 @@
-"""What starts the kernels of a step: a compiled program, a recorded graph of calls, or a host that calls one after the other.
+"""Runtimes that start the kernels of a step: a compiled program, a recorded graph, or a host that calls kernels in
+turn.
 
-A plan is priced for a runtime, an option of the hardware: `8 H100, eager`. XLA's is the default, and is not written.
+Plans are estimated for a runtime, an option of the hardware: `8 H100, eager`. XLA is the default and not written.
 """
 
 import tomllib
@@ -21,36 +22,37 @@ ChipShares = tuple[tuple[str, float], ...]
 class Runtime:
     """One way to run a step.
 
-    - `fuses`: elementwise operations are fused with others (XLA); otherwise each call of a library is a kernel of its own;
-    - `dispatch`, `collective_dispatch`: seconds the host needs to call a kernel, and a collective; 0 where a step is one launch. The host
-      runs ahead of the device: a device that is not faster than it does not notice;
-    - `collective_step`: seconds that each step of a ring between GPUs takes beside the latency of its link: the kernels of all devices do
-      not begin at once;
-    - `prefetches`: in a loop over layers, weights are gathered and gradients reduced beside other layers' kernels;
-    - `waits_at_once`: a collective that the next kernels read is waited for where it is called, though some of them do not read it;
-    - `waits_for_sends`: a stage of a pipeline computes nothing while it sends to another;
-    - `gathers_again`: what is gathered in the forward pass is gathered again for the backward pass, not kept (FSDP's reshard after
-      forward);
-    - `decomposes`: gathers and reduce-scatters go around in pieces while the dot that reads or makes them runs (async tensor parallelism);
-    - `keeps_casts`: what is computed of weights alone, their casts to float8, is computed once a step and kept for all micro-batches;
-    - `defers_sums`: gradients of accumulated micro-batches are all-reduced once a step, over whatever axes;
-    - `sums_in_products`: a gradient is added to the sum of micro-batches in the product that makes it;
-    - `updates_in_place`: gradients are summed over devices where they lie, and a weight that is gathered after its update is written over
-      the one before;
-    - `pads_shards`: a weight and its state are cut into equal parts that need not divide it, the last ones padded (FSDP; a distributed
-      optimiser, which lays them flat first);
-    - `buckets`: bytes of buffers that gradients and gathered weights go through, in a step without a pipeline that shards state: where
-      weights are whole, and where they are sharded, too;
-    - `state_copies`: bytes held for each byte of an optimiser's state in float32 whose weight has two bytes: 1.5 with a float32 copy of the
-      weight, 2 where the gradient is cast to float32, too, for the update;
-    - `memory_margin`: the share of the predicted peak that nine of ten measured ones are within;
-    - `attention`: how fast its attention kernels are, forward and backward, beside FlashAttention-2, which a chip's own shares are of;
-      where it is said, `shares` of attention do not count;
-    - `exchanges_beside`: all-to-alls of one micro-batch run beside the kernels of another (DualPipe);
-    - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
-    - `shares`: the share of its peak that a chip reaches under this runtime, by the chip's target and class of work, in place of
+    - `fuses`: elementwise operations are fused with others (XLA); otherwise each library call is a separate kernel;
+    - `dispatch`, `collective_dispatch`: host seconds per kernel call and per collective call; 0 if a step is one launch. The host runs
+      ahead of the device, so the calls cost time only if the device is faster than the host;
+    - `collective_step`: seconds per step of a ring between GPUs, in addition to the link latency, because the devices do not start their
+      kernels at the same time;
+    - `prefetches`: in a loop over layers, weight gathers and gradient reductions overlap with the kernels of other layers;
+    - `waits_at_once`: a collective blocks where it is called, even if not all of the next kernels read its result;
+    - `waits_for_sends`: a pipeline stage does not compute while it sends to another stage;
+    - `gathers_again`: values gathered in the forward pass are gathered again in the backward pass (FSDP's reshard after forward);
+    - `decomposes`: gathers and reduce-scatters run in pieces, overlapped with the dot that reads or produces them (async tensor
+      parallelism);
+    - `keeps_casts`: values computed only from weights, such as casts to float8, are computed once per step and kept for all micro-batches;
+    - `defers_sums`: gradients of accumulated micro-batches are all-reduced once per step, over all axes;
+    - `sums_in_products`: the product that computes a gradient adds it to the sum of the micro-batches;
+    - `updates_in_place`: gradients are summed over devices in place, and a weight that is gathered after its update overwrites the old
+      weight;
+    - `pads_shards`: weights and their state are divided into equal shards with padding (FSDP; a distributed optimizer, which flattens
+      them first);
+    - `buckets`: bytes of the buffers for gradients and gathered weights, in a step that shards state and has no pipeline: for replicated
+      weights, and for sharded weights;
+    - `float32_copies`: float32 numbers per two-byte weight, sharded like its optimizer state: 1 for a copy of the weight, 2 with a copy of
+      the gradient, which is cast for the update;
+    - `memory_margin`: the relative difference from the predicted peak that nine of ten measured peaks stay within;
+    - `attention`: the speed of its attention kernels, forward and backward, relative to FlashAttention-2, to which a chip's own shares
+      refer; it replaces the `shares` of attention;
+    - `exchanges_beside`: all-to-alls of one micro-batch overlap with the kernels of another (DualPipe);
+    - `balances_causal`: each device has an early and a late part of a sharded sequence, which balances the work under a causal mask;
+    - `reserved`: bytes that its allocator reserves per byte allocated at the peak of a step;
+    - `shares`: the share of its peak that a chip reaches under this runtime, by the chip's target and class of work; replaces
       `Chip.efficiency`;
-    - `source`: where the numbers come from.
+    - `source`: the source of the numbers.
     """
 
     name: str
@@ -67,10 +69,11 @@ class Runtime:
     defers_sums: bool = False
     sums_in_products: bool = False
     exchanges_beside: bool = False
+    balances_causal: bool = False
     updates_in_place: bool = False
     pads_shards: bool = False
     buckets: tuple[int, int] = (0, 0)
-    state_copies: float = 1.0
+    float32_copies: int = 0
     memory_margin: float = 0.0
     attention: tuple[float, float] | None = None
     reserved: float = 1.0
@@ -78,32 +81,30 @@ class Runtime:
     source: str = ""
 
     def shares_on(self, target: str, shares: Mapping[str, float]) -> dict[str, float]:
-        """The shares, by class of work, of a chip with this target that differ from its own `shares`."""
-        found = dict(dict(self.shares).get(target, ()))
+        """Return the shares by class of work that differ from a chip's own `shares`, for a chip with this target."""
+        changed = dict(dict(self.shares).get(target, ()))
         if self.attention:
             speeds = zip(("attention", "attention_backward"), self.attention, strict=True)
-            found |= {work: shares[work] * speed for work, speed in speeds if work in shares}
-        return found
+            changed |= {work: shares[work] * speed for work, speed in speeds if work in shares}
+        return changed
 
     @property
     def switches(self) -> tuple[str, ...]:
-        """The options by which it differs from the runtime of its name."""
+        """The options that change the runtime from the plain one with this name."""
         plain = load_runtimes()[self.name]
         is_on = {word: all(getattr(self, key) == value for key, value in change.items()) for word, change in SWITCHES.items()}
         return tuple(word for word, on in is_on.items() if on and any(getattr(plain, key) != getattr(self, key) for key in SWITCHES[word]))
 
     def switched(self, word: str) -> "Runtime":
-        """The runtime with one of `SWITCHES`."""
         return replace(self, **SWITCHES[word])
 
-    def copies_beside(self, dtype: str, *, has_master: bool) -> float:
-        """Bytes held for each byte of the state of a weight of this type; with `has_master` a third of the state is the float32 copy."""
-        copies = self.state_copies if dtype in _TWO_BYTES else 1.0
-        return max(copies / 1.5, 1.0) if has_master else copies
+    def copies_beside(self, dtype: str, *, has_master: bool) -> int:
+        """The float32 numbers per weight of this type; `has_master` if the program already has the copy of the weight."""
+        copies = self.float32_copies if dtype in _TWO_BYTES else 0
+        return max(copies - 1, 0) if has_master else copies
 
     @property
     def waits_for_host(self) -> bool:
-        """Whether the host calls each kernel."""
         return self.dispatch > 0 or self.collective_dispatch > 0
 
 
@@ -118,17 +119,16 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "flash 3": {"attention": (1.75, 1.6)},
     "cuDNN": {"attention": (1.54, 1.26)},
 }
-"""What can be said of a runtime besides its name, each an option of the hardware: `8 H100, eager, no reshard`.
-
-`flash 1`: FlashAttention of 2022, and its kernel in Triton, reach 30 to 50 % of an A100's peak forward and 25 to 35 % backward, where the
-second reaches 73 and 63 % (Dao 2023, arXiv:2307.08691, section 1). `flash 3`: 1.5 to 2 times as fast as the second forward and 1.5 to 1.75
-backward on Hopper (Shah et al. 2024, arXiv:2407.08608, section 4). `cuDNN`: measured there (benchmarks/results/h100.json).
-`batch overlap`: DualPipe, and `overlap_moe_expert_parallel_comm` of Megatron Core."""
+"""Modifications of a runtime, each an option of the hardware: `8 H100, eager, no reshard`. `flash 1`: FlashAttention of
+2022, and its kernel in Triton, reach 30 to 50 % of an A100's peak forward and 25 to 35 % backward; FlashAttention-2
+reaches 73 and 63 % (Dao 2023, arXiv:2307.08691, section 1). `flash 3`: 1.5 to 2 times as fast as FlashAttention-2
+forward and 1.5 to 1.75 backward on Hopper (Shah et al. 2024, arXiv:2407.08608, section 4). `cuDNN`: measured there
+(benchmarks/results/h100.json). `batch overlap`: DualPipe, and `overlap_moe_expert_parallel_comm` of Megatron Core.
+"""
 
 
 @cache
 def load_runtimes() -> dict[str, Runtime]:
-    """All runtimes by name, XLA's first."""
     tables = tomllib.loads(RUNTIME_FILE.read_text(encoding="utf-8"))
     return {XLA.name: XLA, **{name: _read_runtime(name, table) for name, table in tables.items()}}
 
@@ -140,32 +140,29 @@ def _read_runtime(name: str, table: dict[str, Any]) -> Runtime:
 
 
 def find_runtime(name: str) -> Runtime:
-    """The runtime of this name, however its letters are cased; raises `HardwareError` with the nearest names."""
-    found = _find_name(name, load_runtimes())
-    if found is None:
+    """Find a runtime by name, ignoring case. Raises `HardwareError` with the nearest names."""
+    match = _find_name(name, load_runtimes())
+    if match is None:
         raise HardwareError(*unknown_name("runtime", name, load_runtimes()))
-    return load_runtimes()[found]
+    return load_runtimes()[match]
 
 
 def find_switch(text: str) -> str:
-    """The option of a runtime that a text says; raises `HardwareError` with the nearest ones."""
-    found = _find_name(text, SWITCHES)
-    if found is None:
+    """Find a runtime switch by its text. Raises `HardwareError` with the nearest ones."""
+    match = _find_name(text, SWITCHES)
+    if match is None:
         raise HardwareError(*unknown_name("option of a runtime", text, SWITCHES))
-    return found
+    return match
 
 
 def is_runtime(text: str) -> bool:
-    """Whether a text names a runtime."""
     return _find_name(text, load_runtimes()) is not None
 
 
 def is_switch(text: str) -> bool:
-    """Whether a text is an option of a runtime."""
     return _find_name(text, SWITCHES) is not None
 
 
 def _find_name(text: str, names: Iterable[str]) -> str | None:
-    """The name that a text is, however its letters are cased and its words spaced."""
     folded = " ".join(text.casefold().split())
     return next((name for name in names if name.casefold() == folded), None)

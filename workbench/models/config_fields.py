@@ -1,7 +1,7 @@
-"""Fields of a model's configuration that say what they may be: `positions: str = one_of("rotary", "learned")`.
+"""Configuration fields with their allowed words: `positions: str = one_of("rotary", "learned")`.
 
-A configuration checks itself when it is made (`verify_words`), whether by a document, on the command line or in Python; the registry checks
-the types of what documents and the command line give.
+A configuration checks itself when it is made (`verify_words`), from a document, the command line or Python; the
+registry checks the types of values from documents and the command line.
 """
 
 import types
@@ -11,41 +11,47 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.errors import DocumentError, unknown_name
+from workbench.tracing.named_optimizers import OPTIMIZERS
 
 FLOATS = ("float32", "bfloat16", "float16")
-"""Types of parameters and activations."""
+"""Dtypes of parameters and activations."""
 WholeFrom0 = Annotated[int, "from 0"]
 NumberFrom0 = Annotated[float, "from 0"]
-"""Types of fields that may be 0; other numbers are above it."""
+"""Types of fields that may be 0; other numbers must be positive."""
 
 
 def one_of(default: str, *others: str) -> Any:
-    """A field that is one of these words."""
+    """Field that is one of these words."""
     return field(default=default, metadata={"words": tuple(dict.fromkeys((default, *others)))})
 
 
+def optimizer_named(default: str) -> Any:
+    """A field that is the name of an optimizer."""
+    return one_of(default, *OPTIMIZERS)
+
+
 def word_or_none(*words: str) -> Any:
-    """A field that is one of these words, or `None`, as by default."""
+    """Field that is one of these words, or `None` (the default)."""
     return field(default=None, metadata={"words": words})
 
 
 def several_of(*words: str) -> Any:
-    """A field that is some of these words, with spaces between them; none by default."""
+    """Field that is any number of these words, separated by spaces; none by default."""
     return field(default="", metadata={"words": words, "several": True})
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
-    """What an argument of a model may be: `kind` is the Python type; numbers are above 0, and 0 too with `from_zero`."""
+    """Type of an argument of a model; numbers must be positive, or also 0 with `from_zero`."""
 
     kind: type
     from_zero: bool = False
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of this kind: NaN, and a truth value in place of a number, are not."""
+        """Whether a value is valid; NaN is not, nor is a bool as a number."""
         if self.kind is tuple:
             return (
-                isinstance(value, list | tuple) and bool(value) and all(ArgumentKind(int, self.from_zero).accepts(each) for each in value)
+                isinstance(value, list | tuple) and bool(value) and all(ArgumentKind(int, self.from_zero).accepts(item) for item in value)
             )
         if self.kind in (bool, str):
             return isinstance(value, self.kind)
@@ -61,7 +67,7 @@ class ArgumentKind:
 
 @cache
 def argument_kinds(config: type | None) -> Mapping[str, ArgumentKind]:
-    """Each field of a configuration, and what may be given for it."""
+    """The argument kind of each field of a configuration."""
     if config is None:
         return {}
     return {name: _kind_of(hint) for name, hint in get_type_hints(config, include_extras=True).items()}
@@ -71,70 +77,71 @@ def _kind_of(hint: Any) -> ArgumentKind:
     from_zero = get_origin(hint) is Annotated
     hint = get_args(hint)[0] if from_zero else hint
     if isinstance(hint, types.UnionType):  # or `None`
-        hint = next(each for each in get_args(hint) if each is not types.NoneType)
+        hint = next(member for member in get_args(hint) if member is not types.NoneType)
     return ArgumentKind(get_origin(hint) or hint, from_zero)
 
 
 def argument_words(config: type | None, argument: str) -> tuple[str, ...]:
-    """The words that a field may be; none where it is no word."""
-    found = next((each for each in fields(config) if each.name == argument), None) if config else None
-    return tuple(found.metadata.get("words", ())) if found else ()
+    """The allowed words of a field; empty if it is not a word."""
+    matching = next((candidate for candidate in fields(config) if candidate.name == argument), None) if config else None
+    return tuple(matching.metadata.get("words", ())) if matching else ()
 
 
 def verify_words(config: Any) -> None:
-    """Raises `DocumentError` for a field of a configuration that is none of the words it may be."""
-    for each in fields(config):
-        words, value = each.metadata.get("words"), getattr(config, each.name)
+    """Raise `DocumentError` if a field of a configuration is not one of its allowed words."""
+    for attribute in fields(config):
+        words, value = attribute.metadata.get("words"), getattr(config, attribute.name)
         if words is None or value is None:
             continue
-        for word in str(value).split() if "several" in each.metadata else (value,):
+        for word in str(value).split() if "several" in attribute.metadata else (value,):
             if word not in words:
                 shown = ", ".join(f"`{known}`" for known in words)
-                several = "some of" if "several" in each.metadata else "one of"
+                several = "some of" if "several" in attribute.metadata else "one of"
                 raise DocumentError(
-                    f"`{each.name}` is {str(value)[:80]!r}; it should be {several} {shown}.", unknown_name(each.name, str(word), words)[1]
+                    f"`{attribute.name}` is {str(value)[:80]!r}; it should be {several} {shown}.",
+                    unknown_name(attribute.name, str(word), words)[1],
                 )
 
 
 def verify_relation(holds: bool, message: str, *ways_out: str) -> None:
-    """Raises `DocumentError` for sizes that do not go together."""
+    """Raise `DocumentError` unless a relation between sizes holds."""
     if not holds:
         raise DocumentError(message, ways_out)
 
 
 def verify_halves(name: str, size: int, applies: bool, why: str) -> None:
-    """Raises `DocumentError` for an odd size that is halved, where that `applies`."""
+    """Raise `DocumentError` if a size that must be halved is odd."""
     verify_relation(not applies or size % 2 == 0, f"`{name}` is {size}; {why}, so it must be even.", f"take {size - 1}", f"take {size + 1}")
 
 
-# Choosing a preset of a model, and changing some of its choices to what the model can be made of.
+# Presets of models, and changes to their fields.
 
 Config = TypeVar("Config")
 
 _KEPT_NAME = (
-    *("batch", "layers", "seq", "recompute", "cells", "size", "convolutions", "learning_rate"),
-    *("context", "weights", "cache", "token_groups"),
+    *("batch", "layers", "seq", "recompute", "cells", "size", "convolutions", "learning_rate", "optimizer"),
+    *("context", "weights", "cache", "token_groups", "lora_rank", "base"),
 )
 
 
 def choose_preset(presets: Mapping[str, Config], preset: str, **changes: Any) -> Config:
-    """A preset with some of its choices changed; `None` keeps the preset's.
+    """Return a preset with some fields changed; `None` keeps the preset's value.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    Raises `DocumentError` for an unknown preset or field, and for incompatible values.
     """
     if preset not in presets:
         raise DocumentError(*unknown_name("preset", preset, presets))
     chosen = presets[preset]
-    known = [each.name for each in fields(chosen)]  # type: ignore[arg-type]
+    names = [attribute.name for attribute in fields(chosen)]  # type: ignore[arg-type]
     for name in changes:
-        if name not in known:
-            raise DocumentError(*unknown_name("argument", name, known))
+        if name not in names:
+            raise DocumentError(*unknown_name("argument", name, names))
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items() if value is not None}
     return replace(chosen, **values)  # type: ignore[type-var]
 
 
 def name_program(model: str, preset: str, changed: Iterable[str]) -> str:
-    """What a program is called: by its preset, unless it has other widths than that.
+    """Name a program after its preset, unless it has other widths.
 
     >>> name_program("decoder", "llama3-8b", ["batch"]), name_program("decoder", "tiny", ["batch", "d_model"])
     ('decoder llama3-8b', 'decoder')

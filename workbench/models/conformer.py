@@ -1,19 +1,19 @@
-"""A Conformer encoder of speech (Gulati et al. 2020, arXiv:2005.08100): attention and a convolution between two halves of a feed-forward.
+"""A Conformer encoder for speech (Gulati et al. 2020, arXiv:2005.08100): attention and convolution between two half feed-forward layers.
 
     x = x + feed_forward(x) / 2        d_model > d_ff > d_model, swish
-    x = x + attention(x)               every frame sees every frame
-    x = x + convolution(x)             d_model > 2 hidden_channels, gated; along seq, each channel by itself; batch normalisation, swish
+    x = x + attention(x)               bidirectional
+    x = x + convolution(x)             d_model > 2 hidden_channels, gated; depthwise along seq; batch normalization, swish
     x = x + feed_forward(x) / 2
     x = layer_norm(x)
 
-It says for every frame which sound it is, as in the pre-training of BigSSL (Zhang et al. 2021).
+It classifies every frame, as in the pre-training of BigSSL (Zhang et al. 2021).
 
 Dimensions: batch, seq (frames), features (of a frame), d_model, d_ff, heads, d_head, qkv (query, key and value of a head), gate_up,
-hidden_channels (of the convolution), kernel (frames that it sees), vocab (classes), layers. In einsum strings: b batch, s seq (of
+hidden_channels (of the convolution), kernel (its frames), vocab (classes), layers. In einsum strings: b batch, s seq (of
 queries), t seq (of keys), d d_model, h heads, k d_head, g gate_up, c hidden_channels or qkv, f d_ff.
 
-With `seq` split, the convolution needs the frames at the edges of its neighbours' parts (a halo), and the attention all of the keys; with
-`hidden_channels` split like `d_ff` and `heads`, a layer has four all-reduces forward, one for each part of it.
+With `seq` sharded, the convolution needs edge frames of neighboring shards (a halo), and the attention needs all keys; with
+`hidden_channels` sharded like `d_ff` and `heads`, a layer has four all-reduces in the forward pass, one for each part.
 """
 
 from dataclasses import asdict, dataclass
@@ -22,16 +22,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
-from workbench.models.config_fields import FLOATS, choose_preset, name_program, verify_words, word_or_none
+from workbench.models.config_fields import FLOATS, choose_preset, name_program, optimizer_named, verify_words, word_or_none
 from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, layer_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims, nest_tables
 from workbench.tracing import checkpoint_name, layer, trace_training
 
-# The sizes of the Conformer, and the published one among them.
+# The sizes of the Conformer, with those of a published model.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,8 @@ class ConformerConfig:
 
     - `features` of a frame, which a front end made; `seq` frames of an utterance; `vocab` classes of a frame;
     - `kernel`: frames that the depthwise convolution sees;
-    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters.
+    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters;
+    - `optimizer`: its name (`tracing.named_optimizers`).
     """
 
     vocab: int
@@ -54,6 +54,7 @@ class ConformerConfig:
     seq: int
     batch: int
     compute: str | None = word_or_none(*FLOATS)
+    optimizer: str = optimizer_named("adamw")
     learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:
@@ -61,18 +62,26 @@ class ConformerConfig:
 
     @property
     def hidden_channels(self) -> int:
-        """Of the convolution: as many as the stream has."""
         return self.d_model
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, from the sizes alone.
+
+        >>> round(PRESETS["bigssl-10b"].parameters / 1e9, 1)
+        10.4
+        """
+        return count_parameters(EDGES, sizes(self)) + self.layers * count_parameters(LAYER, sizes(self))
 
 
 PRESETS: dict[str, ConformerConfig] = {
-    # For eight virtual devices, small enough to run.
+    # Small enough to run on eight virtual devices.
     "tiny": ConformerConfig(
         vocab=32, features=16, layers=2, d_model=32, heads=4, d_head=8, d_ff=128, kernel=5, seq=64, batch=16, learning_rate=3e-3
     ),
     # Wang et al. 2023 (ASPLOS, "Overlap communication with dependent computation via decomposition"), table 1: 10.4B parameters, 48 layers,
-    # d_model 3072, d_ff 12288, a batch of 64. That table does not give heads, kernel, classes and frames. The model is the one of Zhang et
-    # al. 2021 (BigSSL, arXiv:2109.13226), whose attention has no table of relative positions: with one it would have 10.9B.
+    # d_model 3072, d_ff 12288, batch 64, without heads, kernel, classes and frames. The model is that of Zhang et
+    # al. 2021 (BigSSL, arXiv:2109.13226), whose attention has no relative positions: with them it would have 10.9B.
     "bigssl-10b": ConformerConfig(
         vocab=1024,
         features=320,
@@ -95,8 +104,7 @@ LAYOUTS = (
     ("data:2 model:4", "batch:data; d_ff:model; heads:model; hidden_channels:model; vocab:model"),
     ("data:2 context:4", "batch:data; seq:context"),
 )
-"""For `tiny` on eight devices: data parallel, both halves, attention and convolution split too, and with the classes; the
-frames of an utterance split."""
+"""For `tiny` on eight devices: data parallel, tensor parallel without and with the classes, frames sharded."""
 
 EDGES = {"input/w": "features > d_model", "input/bias": "d_model", "head/w": "d_model > vocab", "head/bias": "vocab"}
 NORM = {"norm/scale": "d_model", "norm/bias": "d_model"}
@@ -113,39 +121,31 @@ CONVOLUTION = {
     "b2": "d_model",
 }
 LAYER = nest_tables(feed_forward1=FEED_FORWARD, attention=ATTENTION, convolution=CONVOLUTION, feed_forward2=FEED_FORWARD) | NORM
-"""Each weight's path within its layer, and its dimensions."""
+"""Dimensions of each weight by its path within a layer."""
 
 
 def sizes(config: ConformerConfig) -> dict[str, int]:
-    given = {name: value for name, value in asdict(config).items() if isinstance(value, int)}
-    return given | {"hidden_channels": config.hidden_channels, "qkv": 3, "gate_up": 2, "one": 1}
+    integers = {name: value for name, value in asdict(config).items() if isinstance(value, int)}
+    return integers | {"hidden_channels": config.hidden_channels, "qkv": 3, "gate_up": 2, "one": 1}
 
 
 def dims(*, scan: bool) -> dict[str, str]:
-    """Path patterns to names, for parameters, optimiser state and batch; scanned layers have `layers` in front."""
+    """Dimension names by path pattern; scanned layers have a leading `layers`."""
     layers = name_dims(LAYER, "layers/", "layers") if scan else name_dims(LAYER, "layers/*/")
     return {"batch/frames": "batch seq features", "batch/targets": "batch seq", **name_dims(EDGES), **layers}
 
 
-def parameters(config: ConformerConfig) -> int:
-    """The number of parameters, from the sizes alone.
-
-    >>> round(parameters(PRESETS["bigssl-10b"]) / 1e9, 1)
-    10.4
-    """
-    return count_parameters(EDGES, sizes(config)) + config.layers * count_parameters(LAYER, sizes(config))
-
-
 def init(key: Any, config: ConformerConfig, *, scan: bool) -> Params:
-    """The parameters; both forms hold the same values, `layers` stacked in front if scanned, else as a list of layers."""
     top, below = jax.random.split(key)
     keys = jax.random.split(below, config.layers)
-    one = partial(draw, weights=LAYER, sizes=sizes(config))
-    return {**draw(top, EDGES, sizes(config)), "layers": jax.vmap(one)(keys) if scan else [one(each) for each in keys]}
+    init_layer = partial(draw, weights=LAYER, sizes=sizes(config))
+    return {
+        **draw(top, EDGES, sizes(config)),
+        "layers": jax.vmap(init_layer)(keys) if scan else [init_layer(layer_key) for layer_key in keys],
+    }
 
 
 def _feed_forward(weights: Params, x: Any) -> Any:
-    """[batch, seq, d_model] from the same, through d_ff."""
     normal = layer_norm(weights["norm"], x)
     with jax.named_scope("up"):
         up = jnp.einsum("bsd,df->bsf", normal, weights["w1"].astype(x.dtype)) + weights["b1"].astype(x.dtype)
@@ -155,11 +155,11 @@ def _feed_forward(weights: Params, x: Any) -> Any:
 
 
 def _attention(weights: Params, x: Any) -> Any:
-    """[batch, seq, d_model] from the same; every frame sees every frame. A head's query, key and value are one projection."""
+    """Bidirectional attention on [batch, seq, d_model]; query, key and value of a head are one projection."""
     normal = layer_norm(weights["norm"], x)
     with jax.named_scope("query_key_value"):
         product = jnp.einsum("bsd,dhck->bshck", normal, weights["wqkv"].astype(x.dtype))
-        query, key, value = (each.squeeze(3) for each in jax.lax.split(checkpoint_name(product, "query_key_value"), (1, 1, 1), axis=3))
+        query, key, value = (part.squeeze(3) for part in jax.lax.split(checkpoint_name(product, "query_key_value"), (1, 1, 1), axis=3))
     with jax.named_scope("scores"):
         scores = jnp.einsum("bshk,bthk->bhst", query * query.shape[-1] ** -0.5, key, preferred_element_type=jnp.float32)
         shares = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
@@ -170,12 +170,10 @@ def _attention(weights: Params, x: Any) -> Any:
 
 
 def _depthwise(x: Any, kernel: Any) -> Any:
-    """[batch, seq, hidden_channels] from the same: every channel convolved along `seq` with its own kernel [kernel, 1, hidden_channels]."""
     return jax.lax.conv_general_dilated(x, kernel, (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=x.shape[-1])
 
 
 def _convolution(weights: Params, x: Any) -> Any:
-    """[batch, seq, d_model] from the same, through the hidden channels."""
     normal = layer_norm(weights["norm"], x)
     with jax.named_scope("gated"):
         up = jnp.einsum("bsd,dgc->bsgc", normal, weights["w1"].astype(x.dtype)) + weights["b1"].astype(x.dtype)
@@ -203,7 +201,7 @@ def _layer(weights: Params, x: Any) -> Any:
 
 
 def apply(params: Params, frames: Any, config: ConformerConfig) -> Any:
-    """float32[batch, seq, vocab] of logits from [batch, seq, features]; layers are scanned if they are stacked."""
+    """Logits float32[batch, seq, vocab] of frames [batch, seq, features]; stacked layers are scanned."""
     one_layer = layer(_layer)
     with jax.named_scope("input"):
         x = frames.astype(config.compute or frames.dtype)
@@ -221,15 +219,15 @@ def apply(params: Params, frames: Any, config: ConformerConfig) -> Any:
 
 
 def make_loss(config: ConformerConfig) -> Loss:
-    """`loss(params, {"frames", "targets"})`: the mean cross entropy of a frame's class, in nats."""
+    """`loss(params, {"frames", "targets"})`: mean cross entropy of the frame class in nats."""
     return classification_loss(partial(apply, config=config), "frames")
 
 
 def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """A training step of a preset with AdamW, any of its sizes changed by the name of its field in `ConformerConfig`.
-    Nothing is allocated. Live runs train on drawn speech.
+    """Build a training step of a preset with AdamW; keyword arguments override the fields of `ConformerConfig`.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    Nothing is allocated. Live runs train on synthetic speech. Raises `DocumentError` for an unknown preset or field,
+    and for incompatible values.
     """
     config = choose_preset(PRESETS, preset, **changes)
     start = partial(init, config=config, scan=scan)
@@ -239,9 +237,9 @@ def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program
     }
     return trace_training(
         make_loss(config),
-        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a concrete key would initialize the devices
         specs,
-        optimizer=optax.adamw(config.learning_rate),
+        optimizer=f"{config.optimizer} {config.learning_rate}",
         dims=dims(scan=scan),
         name=name_program("conformer", preset, changes),
         init=start,

@@ -1,6 +1,7 @@
 """The classifier of Mesh-TensorFlow's README ("MNIST"): images of 28 x 28, one hidden layer of 1024, ten classes.
 
-The digits are drawn here, not downloaded: each class has its own pattern of strokes, and every image adds a shift and noise to it.
+The digits are synthetic, not downloaded: each class has its own pattern of strokes, with a random shift and noise per
+image.
 """
 
 from collections.abc import Callable
@@ -20,16 +21,16 @@ CLASSES = 10
 
 LAYOUTS = (
     ("all:8", ""),
-    ("data:4 model:2", "batch:data"),  # data parallel on four, as 8 does not divide the README's batch of 100; the other axis repeats
+    ("data:4 model:2", "batch:data"),  # data parallel on four devices, because 8 does not divide the README's batch of 100
     ("all:8", "hidden:all"),
     ("data:4 model:2", "batch:data; hidden:model"),
     ("data:2 model:4", "batch:data; hidden:model"),
     ("data:4 model:2", "batch:data; classes:model"),
     ("data:2 model:4", "batch:data; rows:model"),
     ("data:2 rows:2 model:2", "batch:data; rows:rows; hidden:model"),
-    ("data:4 model:2", "batch:data; hidden:data"),  # FSDP-like: weights are sharded over the axis that splits the batch
+    ("data:4 model:2", "batch:data; hidden:data"),  # FSDP-like: weights are sharded over the axis of the batch
 )
-"""The README's three (`batch:all`, `hidden:all`, both) and ours, on eight devices."""
+"""The three layouts of the README (`batch:all`, `hidden:all`, both) and others, on eight devices."""
 
 DIMS = {
     "images": "batch rows cols",
@@ -49,7 +50,7 @@ STROKES = {
     "lower left": (slice(14, 25), slice(7, 10)),
     "lower right": (slice(14, 25), slice(18, 21)),
 }
-"""The seven segments of a pocket calculator's digit: rows and columns of the image."""
+"""The strokes of a seven-segment digit: rows and columns of the image."""
 
 LIT = (
     "top, upper left, upper right, lower left, lower right, bottom",
@@ -66,7 +67,7 @@ LIT = (
 
 
 def digit(label: int) -> NDArray[np.float32]:
-    """float32[rows, cols] in 0..1: the pattern of one class."""
+    """Pattern of one class: float32[rows, cols] in 0..1."""
     image = np.zeros((SIDE, SIDE), np.float32)
     for stroke in LIT[label].split(", "):
         image[STROKES[stroke]] = 1
@@ -74,7 +75,7 @@ def digit(label: int) -> NDArray[np.float32]:
 
 
 def batches(batch: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
-    """A function from step to `{"images": float32[batch, rows, cols], "labels": int32[batch]}`, by `(seed, step)` alone."""
+    """Function from step to `{"images": float32[batch, rows, cols], "labels": int32[batch]}`, by `(seed, step)`."""
     digits = np.stack([digit(label) for label in range(CLASSES)])
 
     def data(step: int) -> dict[str, NDArray[Any]]:
@@ -89,7 +90,6 @@ def batches(batch: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]
 
 
 def init(key: Any, hidden: int = 1024) -> dict[str, Any]:
-    """He-normal weights (He et al. 2015), zero biases."""
     key1, key2 = jax.random.split(key)
     return {
         "w1": jax.random.normal(key1, (SIDE, SIDE, hidden)) * (2 / SIDE**2) ** 0.5,
@@ -100,7 +100,6 @@ def init(key: Any, hidden: int = 1024) -> dict[str, Any]:
 
 
 def loss(params: dict[str, Any], batch: dict[str, Any]) -> Any:
-    """The mean cross entropy of the labels, in nats."""
     with jax.named_scope("hidden"):
         hidden = jax.nn.relu(jnp.einsum("brc,rch->bh", batch["images"], params["w1"]) + params["b1"])
     with jax.named_scope("logits"):
@@ -109,8 +108,8 @@ def loss(params: dict[str, Any], batch: dict[str, Any]) -> Any:
         return optax.softmax_cross_entropy(logits, jax.nn.one_hot(batch["labels"], CLASSES)).mean()
 
 
-def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1) -> Program:
-    """A training step with plain SGD."""
+def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1, optimizer: str = "sgd") -> Program:
+    """A training step, with plain SGD unless another `optimizer` is named."""
     specs = {
         "images": jax.ShapeDtypeStruct((batch, SIDE, SIDE), jnp.float32),
         "labels": jax.ShapeDtypeStruct((batch,), jnp.int32),
@@ -121,9 +120,9 @@ def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1) -
 
     return trace_training(
         loss,
-        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a concrete key would initialize the devices
         specs,
-        optimizer=optax.sgd(learning_rate),
+        optimizer=f"{optimizer} {learning_rate}",
         dims=DIMS,
         name="mnist",
         init=start,

@@ -1,4 +1,4 @@
-"""The zoo's members, and programs by name, which a plan document refers to; and the zoo as text, its models and their arguments."""
+"""The models of the zoo, their programs by name, as plan documents refer to them, and text views of the zoo."""
 
 import inspect
 import json
@@ -22,9 +22,9 @@ from workbench.models.size_limits import (
     Pieces,
     cells,
     convolutions,
-    layers_beside_dense,
     levels,
     one_piece,
+    unrolled_and_dense_layers,
     unrolled_layers,
     verify_pieces,
 )
@@ -32,14 +32,14 @@ from workbench.models.size_limits import (
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A program to plan with: its name in documents, one line about it, how it is built, and layouts worth trying.
+    """A model of the zoo: name in documents, one line of description, builder, and suggested layouts.
 
     **Invariants**
 
-    - `build` takes keyword arguments with defaults, and the fields of `config`, if there is one, which change a preset: whole numbers,
-      numbers, truth values, text, or lists of whole numbers, as JSON carries them.
-    - `pieces` gives how many of its layers are traced separately, and a document may ask for `quick` of them: some four seconds.
-    - `layouts` are pairs of mesh and layout text, legal for the defaults, on eight devices each.
+    - `build` takes keyword arguments with defaults, and the fields of `config`, if there is one, as overrides of a
+      preset: integers, numbers, booleans, text, or lists of integers, as in JSON.
+    - `pieces` gives the number of separately traced layers; a document may ask for `quick` of them: about four seconds.
+    - `layouts` are pairs of mesh and layout text for eight devices, legal for the defaults.
     """
 
     name: str
@@ -52,29 +52,28 @@ class Model:
 
     @property
     def config(self) -> type | None:
-        """The configuration whose fields are arguments, too; of a model without presets there is none."""
         return next(map(type, self.presets.values()), None)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of `build` and their defaults; `None` is a size or choice that the preset sets."""
-        named = (each for each in inspect.signature(self.build).parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD)
-        own = {each.name: each.default for each in named}
-        return own | {name: None for name in argument_kinds(self.config) if name not in own}
+        """Arguments of `build` with their defaults; `None` for a field that the preset sets."""
+        named = (item for item in inspect.signature(self.build).parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD)
+        defaults = {parameter.name: parameter.default for parameter in named}
+        return defaults | {name: None for name in argument_kinds(self.config) if name not in defaults}
 
     def kind_of(self, argument: str) -> ArgumentKind:
-        """What an argument may be: as the configuration has it, else as its default is."""
+        """Return the kind of an argument, from the configuration or else from its default."""
         default = self.arguments[argument]
         return argument_kinds(self.config)[argument] if default is None else ArgumentKind(type(default))
 
 
 ALL_MODELS = (
-    Model("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients", two_layer.build, two_layer.LAYOUTS),
-    Model("einsum", "one product of tensors, or none: what a lesson begins with", einsum.build, einsum.LAYOUTS),
-    Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
+    Model("two_layer", "the Mesh-TensorFlow paper's example: two matrix products and their gradients", two_layer.build, two_layer.LAYOUTS),
+    Model("einsum", "one einsum, or a copy without a product, for lessons", einsum.build, einsum.LAYOUTS),
+    Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on synthetic digits", mnist.build, mnist.LAYOUTS),
     Model(
         "decoder",
-        "a decoder Transformer of today; presets of Llama 2 and 3, Megatron, MaxText and GPipe",
+        "a current decoder Transformer; presets of Llama 2 and 3, Megatron, MaxText and GPipe",
         decoder.build,
         decoder_layouts.LAYOUTS,
         unrolled_layers(decoder_config.PRESETS),
@@ -86,13 +85,13 @@ ALL_MODELS = (
         "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
         mixture.build,
         mixture.LAYOUTS,
-        layers_beside_dense(mixture_config.PRESETS),
+        unrolled_and_dense_layers(mixture_config.PRESETS),
         quick=6,
         presets=mixture_config.PRESETS,
     ),
     Model(
         "t5",
-        "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters",
+        "an encoder-decoder Transformer; presets of T5 up to 290 billion parameters",
         t5.build,
         t5.LAYOUTS,
         unrolled_layers(t5.PRESETS),
@@ -101,7 +100,7 @@ ALL_MODELS = (
     ),
     Model(
         "conformer",
-        "an encoder of speech that convolves and attends; preset of BigSSL",
+        "a speech encoder of convolutions and attention; preset of BigSSL",
         conformer.build,
         conformer.LAYOUTS,
         unrolled_layers(conformer.PRESETS),
@@ -110,7 +109,7 @@ ALL_MODELS = (
     ),
     Model(
         "unet",
-        "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf",
+        "a 3-D U-Net for volumes too large for one device; presets of Cicek, Mesh-TensorFlow and MLPerf",
         unet.build,
         unet.LAYOUTS,
         levels(unet.PRESETS),
@@ -119,7 +118,7 @@ ALL_MODELS = (
     ),
     Model(
         "amoebanet",
-        "a convolutional network of unequal cells, each reading the two before; presets of GPipe",
+        "a convolutional network of different cells, each reading the two previous ones; presets of GPipe",
         amoebanet.build,
         amoebanet.LAYOUTS,
         cells(amoebanet_cells.PRESETS),
@@ -128,7 +127,7 @@ ALL_MODELS = (
     ),
     Model(
         "deep_unet",
-        "a 2-D U-Net of many convolutions a level; presets of torchgpipe's benchmarks",
+        "a 2-D U-Net with many convolutions per level; presets of torchgpipe's benchmarks",
         deep_unet.build,
         deep_unet.LAYOUTS,
         convolutions(deep_unet.PRESETS),
@@ -137,7 +136,7 @@ ALL_MODELS = (
     ),
     Model(
         "decoder_prefill",
-        "inference of the decoder Transformer: a prompt is read and its keys and values are cached",
+        "inference with the decoder Transformer: reads a prompt and caches its keys and values",
         decoder_inference.build_prefill,
         decoder_layouts.PREFILL_LAYOUTS,
         unrolled_layers(decoder_inference.PRESETS),
@@ -146,7 +145,7 @@ ALL_MODELS = (
     ),
     Model(
         "decoder_decode",
-        "inference of the decoder Transformer: one token of each sequence, attending to the cache",
+        "inference with the decoder Transformer: one token per sequence, which attends to the cache",
         decoder_inference.build_decode,
         decoder_layouts.DECODE_LAYOUTS,
         unrolled_layers(decoder_inference.PRESETS),
@@ -155,25 +154,25 @@ ALL_MODELS = (
     ),
     Model(
         "mixture_prefill",
-        "inference of the mixture of experts: a prompt is read and its latents are cached",
+        "inference with the mixture of experts: reads a prompt and caches its latents",
         mixture_inference.build_prefill,
         mixture.PREFILL_LAYOUTS,
-        layers_beside_dense(mixture_inference.PRESETS),
+        unrolled_and_dense_layers(mixture_inference.PRESETS),
         quick=6,
         presets=mixture_inference.PRESETS,
     ),
     Model(
         "mixture_decode",
-        "inference of the mixture of experts: one token of each sequence, attending to the cached latents",
+        "inference with the mixture of experts: one token per sequence, which attends to the cached latents",
         mixture_inference.build_decode,
         mixture.DECODE_LAYOUTS,
-        layers_beside_dense(mixture_inference.PRESETS),
+        unrolled_and_dense_layers(mixture_inference.PRESETS),
         quick=6,
         presets=mixture_inference.PRESETS,
     ),
     Model(
         "gpt",
-        "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam",
+        "a GPT, from a small byte-level model to a trillion parameters, trained with Adam",
         gpt.build,
         gpt.LAYOUTS,
         unrolled_layers(gpt_config.PRESETS),
@@ -184,23 +183,20 @@ ALL_MODELS = (
 
 
 FORMER_DIMS = {"queries": "q_per_kv", "shares": "qkv", "gates": "gate_up"}
-"""Former names of the models' dimensions, and their present names."""
+"""Present names of dimensions by their former names."""
 
 
 def build(name: str, /, **arguments: Any) -> Program:
-    """The program of model `name`, with the reference that a plan document keeps of it.
-
-    Raises `DocumentError` for a model or argument that is not there, or a value of the wrong kind.
-    """
+    """Build a model's program with its document reference. Raises `DocumentError` for invalid arguments."""
     program = verify_model(name, arguments).build(**arguments)
     return replace(program, reference=Reference(name, arguments), former_dims=FORMER_DIMS)
 
 
 def choose_config(name: str, /, preset: str = "tiny", **changes: Any) -> Any:
-    """The configuration of a preset of model `name`, any of its fields changed: for `models.decoder_stage` and `models.mixture_stage`, or
-    to read `parameters` from.
+    """Return the configuration of a preset with some fields changed, for `models.decoder_stage` and
+    `models.mixture_stage`.
 
-    Raises `DocumentError` as `build` does.
+    It also gives the number of `parameters`. Raises `DocumentError` like `build`.
     """
     model = verify_model(name, changes)
     if model.config is None:
@@ -209,17 +205,17 @@ def choose_config(name: str, /, preset: str = "tiny", **changes: Any) -> Any:
 
 
 def verify_model(name: str, arguments: Mapping[str, Any]) -> Model:
-    """The model of that name, if it takes these arguments. Raises `DocumentError` otherwise."""
-    model = next((each for each in ALL_MODELS if each.name == name), None)
+    """Return the model of that name if it accepts these arguments. Raises `DocumentError` otherwise."""
+    model = next((member for member in ALL_MODELS if member.name == name), None)
     if model is None:
-        raise DocumentError(*unknown_name("model", name, (each.name for each in ALL_MODELS)))
+        raise DocumentError(*unknown_name("model", name, (known.name for known in ALL_MODELS)))
     for argument, value in arguments.items():
         _verify_argument(model, argument, value)
     return model
 
 
 def verify_quick(name: str, arguments: Mapping[str, Any], whose: str) -> None:
-    """Raises `DocumentError` for a model that takes long to trace, `whose` is what asks for it; and what `verify_model` raises."""
+    """Raise `DocumentError` if a model is invalid or takes long to trace; `whose` names the request."""
     model = verify_model(name, arguments)
     verify_pieces(whose, name, model.pieces({**model.arguments, **arguments}), model.quick)
 
@@ -230,18 +226,17 @@ def _verify_argument(model: Model, argument: str, value: Any) -> None:
         raise DocumentError(f"Model `{model.name}`: {message}", ways_out)
     default, kind = model.arguments[argument], model.kind_of(argument)
     if value is default or kind.accepts(value):
-        for each in value if isinstance(value, list | tuple) else (value,):
-            _verify_bound(model, argument, each)
+        for item in value if isinstance(value, list | tuple) else (value,):
+            _verify_bound(model, argument, item)
         _verify_length(model, argument, value)
         return
     raise DocumentError(
         f"Model `{model.name}`: `{argument}` is {str(value)[:80]!r}; it should be {kind}.",
-        [f"leave it out for {default!r}" if default is not None else "leave it out for the preset's own"],
+        [f"leave it out for {default!r}" if default is not None else "omit it to use the value of the preset"],
     )
 
 
 def _verify_bound(model: Model, argument: str, value: Any) -> None:
-    """Raises `DocumentError` for a value beyond what can be planned; not a number (NaN) is beyond as well."""
     if value is None or isinstance(value, bool):
         return
     size = len(value) if isinstance(value, str) else value
@@ -249,12 +244,11 @@ def _verify_bound(model: Model, argument: str, value: Any) -> None:
     if not size <= most:
         shown = f"{size:,}" if abs(size) < 10**18 else f"{size:.2g}" if isinstance(size, float) else "10**18 or more"
         raise DocumentError(
-            f"Model `{model.name}`: `{argument}` is {shown}{unit}; it can be {most:,.0f} at most.", ["take a smaller one", "leave it out"]
+            f"Model `{model.name}`: `{argument}` is {shown}{unit}; the maximum is {most:,.0f}.", ["take a smaller one", "leave it out"]
         )
 
 
 def _verify_length(model: Model, argument: str, value: Any) -> None:
-    """Raises `DocumentError` for a list of more levels than can be planned."""
     if isinstance(value, list | tuple) and len(value) > MOST_LEVELS:
         raise DocumentError(
             f"Model `{model.name}`: `{argument}` has {len(value):,} sizes, one for each level; there can be {MOST_LEVELS} at most.",
@@ -262,21 +256,17 @@ def _verify_length(model: Model, argument: str, value: Any) -> None:
         )
 
 
-# The zoo as text: a table of all models, and every argument of one with what it may be.
+# Text views of the zoo: a table of all models, and the arguments of one model with their allowed values.
 
 
 def models_text(models: Iterable[Model]) -> str:
-    """One row for each model."""
-    rows = [(model.name, model.about, " ".join(_argument_text(*each) for each in model.arguments.items())) for model in models]
+    rows = [(model.name, model.about, " ".join(_argument_text(*argument) for argument in model.arguments.items())) for model in models]
     table = table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows)
     return f"{table}\n\n`workbench models NAME` tells what each argument may be, `workbench models NAME PRESET` what it is in a preset."
 
 
 def model_text(model: Model, preset: str | None = None) -> str:
-    """Every argument of a model: its value in a preset, its default one if none is named, and what it may be.
-
-    Raises `DocumentError` for a preset that is not there.
-    """
+    """Arguments of a model in a preset, with allowed values. Raises `DocumentError` for an unknown preset."""
     preset = preset or model.arguments.get("preset") or ""
     config = choose_preset(model.presets, preset) if model.config else None
     rows = [(name, _value_text(model, config, preset, name), _kind_text(model, name)) for name in model.arguments]
@@ -285,10 +275,7 @@ def model_text(model: Model, preset: str | None = None) -> str:
 
 
 def model_record(model: Model, preset: str | None = None) -> dict[str, Any]:
-    """A model as JSON carries it: each argument's value in a preset (by default the model's own), and the values it may have.
-
-    Raises `DocumentError` for a preset that is not there.
-    """
+    """JSON values of a model's arguments in a preset. Raises `DocumentError` for an unknown preset."""
     preset = preset or model.arguments.get("preset") or ""
     config = choose_preset(model.presets, preset) if model.config else None
     arguments = {name: {"value": _value(model, config, preset, name), "may_be": _kind_text(model, name)} for name in model.arguments}
@@ -314,5 +301,4 @@ def _kind_text(model: Model, name: str) -> str:
 
 
 def _argument_text(name: str, default: object) -> str:
-    """`layers=2`; without a value where the model has its own default."""
     return name if default is None else f"{name}={json.dumps(default)}"

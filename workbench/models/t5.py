@@ -3,10 +3,10 @@
     source [batch, seq] -> embedding -> encoder: (attention, mlp) x layers -> memory [batch, seq, d_model]
     tokens [batch, target_seq] -> embedding -> decoder: (attention, cross attention to the memory, mlp) x layers -> head
 
-Sublayers read the stream after root-mean-square normalisation and have no biases; positions are a bias of the scores by relative distance,
-one table for all layers of each side.
+Sublayers have RMS normalization at their input and no biases; positions are a bias on the scores by relative distance,
+with one table for all layers of the encoder and one for the decoder.
 
-Dimensions: batch, seq (tokens read), target_seq (tokens written), d_model, heads, d_head, qkv (query, key and value of a head), pairs
+Dimensions: batch, seq (input tokens), target_seq (output tokens), d_model, heads, d_head, qkv (query, key and value of a head), pairs
 (key and value), d_ff, gate_up, buckets (of distance), vocab, layers. In einsum strings: b batch, s seq of queries, t seq of keys, d
 d_model, h heads, k d_head, c qkv or pairs, g gate_up, f d_ff, v vocab, n buckets.
 """
@@ -19,16 +19,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
-from workbench.models.config_fields import FLOATS, choose_preset, name_program, verify_relation, verify_words, word_or_none
+from workbench.models.config_fields import FLOATS, choose_preset, name_program, optimizer_named, verify_relation, verify_words, word_or_none
 from workbench.models.data import english_text
 from workbench.models.layers.norms_and_losses import Loss, classification_loss, rms_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims, nest_tables
 from workbench.tracing import checkpoint_name, layer, trace_training
 
-# The sizes of the encoder-decoder Transformer, and the published ones.
+# The sizes of the encoder-decoder Transformer, with those of published models.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,8 @@ class T5Config:
     - `gate_up`: 2 for GELU times a second projection (Shazeer 2020, T5 1.1), 1 for a rectifier (T5);
     - `buckets` of relative distance, each with a bias for every head;
     - `tied`: the head is the table of the embedding;
-    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters.
+    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters;
+    - `optimizer`: its name (`tracing.named_optimizers`).
     """
 
     vocab: int
@@ -56,6 +56,7 @@ class T5Config:
     buckets: int = 32
     tied: bool = False
     compute: str | None = word_or_none(*FLOATS)
+    optimizer: str = optimizer_named("adamw")
     learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:
@@ -69,14 +70,24 @@ class T5Config:
             "take an even number from 4",
         )
 
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, from the sizes alone.
+
+        >>> round(PRESETS["t5-base"].parameters / 1e6), round(PRESETS["t5-300b"].parameters / 1e9)
+        (223, 291)
+        """
+        both = sum(count_parameters(table, sizes(self)) for table in (ENCODER, DECODER))
+        return count_parameters(edges(self), sizes(self)) + self.layers * both
+
 
 PRESETS: dict[str, T5Config] = {
-    # For eight virtual devices, small enough to run; tokens are bytes.
+    # Small enough to run on eight virtual devices; tokens are bytes.
     "tiny": T5Config(
         vocab=256, layers=2, d_model=32, heads=4, d_head=8, d_ff=64, seq=32, target_seq=16, batch=16, buckets=8, learning_rate=3e-3
     ),
     # Raffel et al. 2020 (arXiv:1910.10683), section 3.1.2 and 3.7: 220 million and 11 billion parameters. 128 sequences of 512 in a batch,
-    # of which 114 or fewer tokens are written: here 128. The larger is wide: d_ff is 64 times d_model.
+    # with up to 114 output tokens: here 128. The larger model is wide: d_ff is 64 times d_model.
     "t5-base": T5Config(
         32128, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=512, target_seq=128, batch=128, gate_up=1, tied=True
     ),
@@ -95,7 +106,7 @@ PRESETS: dict[str, T5Config] = {
         compute="bfloat16",
     ),
     # Wang et al. 2023 (ASPLOS, "Overlap communication with dependent computation via decomposition"), table 1: 290B parameters, 64 layers,
-    # d_model 12288, d_ff 36864, a batch of 3,072. The count follows if both encoder and decoder have 64 layers, and d_ff two projections.
+    # d_model 12288, d_ff 36864, batch 3,072. The count implies 64 layers in both encoder and decoder, and two projections to d_ff.
     "t5-300b": T5Config(
         32128, layers=64, d_model=12288, heads=96, d_head=128, d_ff=36864, seq=512, target_seq=128, batch=3072, compute="bfloat16"
     ),
@@ -108,7 +119,7 @@ LAYOUTS = (
     ("data:4 model:2", "batch:data; d_ff:model; heads:model"),
     ("data:2 model:4", "batch:data; d_ff:model; heads:model; vocab:model"),
 )
-"""For `tiny` on eight devices: replicated, data parallel, Megatron's two dimensions without and with the vocabulary."""
+"""For `tiny` on eight devices: replicated, data parallel, Megatron in two dimensions without and with the vocabulary."""
 
 ATTENTION = {"norm/scale": "d_model", "wqkv": "d_model > qkv heads d_head", "wo": "heads d_head > d_model"}
 CROSS = {
@@ -120,14 +131,14 @@ CROSS = {
 MLP = {"norm/scale": "d_model", "w1": "d_model > gate_up d_ff", "w2": "d_ff > d_model"}
 ENCODER = nest_tables(attention=ATTENTION, mlp=MLP)
 DECODER = nest_tables(attention=ATTENTION, cross=CROSS, mlp=MLP)
-"""Each weight's path within its layer, and its dimensions."""
+"""Dimensions of each weight by its path within a layer."""
 
 
 def edges(config: T5Config) -> dict[str, str]:
-    """The weights outside the layers. A one-hot vector chooses a row of a table, so that nothing is summed."""
-    found = {"embedding/tokens": "> vocab d_model", "encoder_end/scale": "d_model", "decoder_end/scale": "d_model"}
-    found |= {"encoder_bias/table": "buckets heads", "decoder_bias/table": "buckets heads"}
-    return found if config.tied else found | {"head/w": "d_model > vocab"}
+    """Weights outside the layers. A one-hot vector selects a row of a table, so a table contracts nothing."""
+    weights = {"embedding/tokens": "> vocab d_model", "encoder_end/scale": "d_model", "decoder_end/scale": "d_model"}
+    weights |= {"encoder_bias/table": "buckets heads", "decoder_bias/table": "buckets heads"}
+    return weights if config.tied else weights | {"head/w": "d_model > vocab"}
 
 
 def sizes(config: T5Config) -> dict[str, int]:
@@ -135,7 +146,7 @@ def sizes(config: T5Config) -> dict[str, int]:
 
 
 def dims(config: T5Config, *, scan: bool) -> dict[str, str]:
-    """Path patterns to names, for parameters, optimiser state and batch; scanned layers have `layers` in front."""
+    """Dimension names by path pattern; scanned layers have a leading `layers`."""
     named = {
         "batch/source": "batch seq",
         "batch/tokens": "batch target_seq",
@@ -147,39 +158,28 @@ def dims(config: T5Config, *, scan: bool) -> dict[str, str]:
     return named
 
 
-def parameters(config: T5Config) -> int:
-    """The number of parameters, from the sizes alone.
-
-    >>> round(parameters(PRESETS["t5-base"]) / 1e6), round(parameters(PRESETS["t5-300b"]) / 1e9)
-    (223, 291)
-    """
-    both = sum(count_parameters(table, sizes(config)) for table in (ENCODER, DECODER))
-    return count_parameters(edges(config), sizes(config)) + config.layers * both
-
-
 def init(key: Any, config: T5Config, *, scan: bool) -> Params:
-    """The parameters; both forms hold the same values, `layers` stacked in front if scanned, else as lists of layers."""
     top, *below = jax.random.split(key, 3)
     params = draw(top, edges(config), sizes(config))
     for seed, side, table in zip(below, ("encoder", "decoder"), (ENCODER, DECODER), strict=True):
-        one, keys = partial(draw, weights=table, sizes=sizes(config)), jax.random.split(seed, config.layers)
-        params[side] = jax.vmap(one)(keys) if scan else [one(each) for each in keys]
+        init_layer, keys = partial(draw, weights=table, sizes=sizes(config)), jax.random.split(seed, config.layers)
+        params[side] = jax.vmap(init_layer)(keys) if scan else [init_layer(layer_key) for layer_key in keys]
     return params
 
 
 def buckets(distance: Any, number: int, *, both_ways: bool) -> Any:
-    """int32: the bucket of each relative distance (key's position less query's): one for each small distance, wider ones up to 128, the
-    last for all beyond; of the future as many as of the past with `both_ways`."""
+    """Bucket of each distance, key minus query position: one per small distance, wider ones up to 128, the last one
+    beyond; with `both_ways` half of them are for the future.
+    """
     half = number // 2 if both_ways else number
     past = jnp.abs(distance) if both_ways else jnp.maximum(-distance, 0)
     exact = half // 2
     wide = exact + (jnp.log(jnp.maximum(past, 1) / exact) / log(128 / exact) * (half - exact)).astype(jnp.int32)
-    found = jnp.where(past < exact, past, jnp.minimum(wide, half - 1))
-    return found + half * (distance > 0) if both_ways else found
+    bucket = jnp.where(past < exact, past, jnp.minimum(wide, half - 1))
+    return bucket + half * (distance > 0) if both_ways else bucket
 
 
 def _bias(table: Any, seq: int, *, both_ways: bool) -> Any:
-    """float32[heads, seq, seq], to add to scores; without `both_ways` also -1e9 where a key comes after the query."""
     distance = jnp.arange(seq)[None, :] - jnp.arange(seq)[:, None]
     bucket_mask = jax.nn.one_hot(buckets(distance, table.shape[0], both_ways=both_ways), table.shape[0])
     bias = jnp.einsum("stn,nh->hst", bucket_mask, table)
@@ -187,7 +187,7 @@ def _bias(table: Any, seq: int, *, both_ways: bool) -> Any:
 
 
 def _mix(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """[batch, seq, heads, d_head] from the same; `bias` of the scores [heads, queries, keys], if any."""
+    """Attention [batch, seq, heads, d_head]; `bias` [heads, queries, keys] is added to the scores, if given."""
     with jax.named_scope("scores"):
         scores = jnp.einsum("bshk,bthk->bhst", query * query.shape[-1] ** -0.5, key, preferred_element_type=jnp.float32)
         shares = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1).astype(query.dtype)
@@ -201,27 +201,24 @@ def _output(weights: Params, mixed: Any) -> Any:
 
 
 def _attention(weights: Params, x: Any, bias: Any) -> Any:
-    """[batch, seq, d_model] from the same."""
     normal = rms_norm(weights["norm"], x)
     with jax.named_scope("query_key_value"):
         product = jnp.einsum("bsd,dchk->cbshk", normal, weights["wqkv"].astype(x.dtype))
-        query, key, value = (each.squeeze(0) for each in jax.lax.split(checkpoint_name(product, "query_key_value"), (1, 1, 1)))
+        query, key, value = (part.squeeze(0) for part in jax.lax.split(checkpoint_name(product, "query_key_value"), (1, 1, 1)))
     return _output(weights, _mix(query, key, value, bias))
 
 
 def _cross(weights: Params, x: Any, memory: Any) -> Any:
-    """[batch, target_seq, d_model] from the same, with keys and values of the memory [batch, seq, d_model]."""
     normal = rms_norm(weights["norm"], x)
     with jax.named_scope("query"):
         query = checkpoint_name(jnp.einsum("bsd,dhk->bshk", normal, weights["wq"].astype(x.dtype)), "query")
     with jax.named_scope("key_value"):
         product = jnp.einsum("bsd,dchk->cbshk", memory, weights["wkv"].astype(x.dtype))
-        key, value = (each.squeeze(0) for each in jax.lax.split(checkpoint_name(product, "key_value"), (1, 1)))
+        key, value = (part.squeeze(0) for part in jax.lax.split(checkpoint_name(product, "key_value"), (1, 1)))
     return _output(weights, _mix(query, key, value, None))
 
 
 def _mlp(weights: Params, x: Any) -> Any:
-    """[batch, seq, d_model] from the same, through d_ff."""
     normal = rms_norm(weights["norm"], x)
     with jax.named_scope("up"):
         up = checkpoint_name(jnp.einsum("bsd,dgf->bsgf", normal, weights["w1"].astype(x.dtype)), "mlp_hidden")
@@ -231,7 +228,6 @@ def _mlp(weights: Params, x: Any) -> Any:
 
 
 def _layer(weights: Params, x: Any, bias: Any, memory: Any = None) -> Any:
-    """A layer of the decoder if there is a memory, else of the encoder."""
     with jax.named_scope("attention"):
         x = x + _attention(weights["attention"], x, bias)
     if memory is not None:
@@ -242,7 +238,6 @@ def _layer(weights: Params, x: Any, bias: Any, memory: Any = None) -> Any:
 
 
 def _run_layers(layers: Any, x: Any, *context: Any) -> Any:
-    """All layers of one side, scanned if they are stacked."""
     one_layer = layer(_layer)
     if isinstance(layers, dict):
         return jax.lax.scan(lambda x, weights: (one_layer(weights, x, *context), None), x, layers)[0]
@@ -253,12 +248,11 @@ def _run_layers(layers: Any, x: Any, *context: Any) -> Any:
 
 
 def _embed(table: Any, tokens: Any) -> Any:
-    """[batch, seq, d_model] from int32[batch, seq]: one-hot times table, as in `gpt`."""
     return jnp.einsum("bsv,vd->bsd", jax.nn.one_hot(tokens, table.shape[0], dtype=table.dtype), table)
 
 
 def apply(params: Params, source: Any, tokens: Any, config: T5Config) -> Any:
-    """float32[batch, target_seq, vocab] of logits from int32[batch, seq] and int32[batch, target_seq]."""
+    """Logits float32[batch, target_seq, vocab] of source int32[batch, seq] and tokens int32[batch, target_seq]."""
     table = params["embedding"]["tokens"]
     table = table.astype(config.compute or table.dtype)
     with jax.named_scope("encoder"):
@@ -273,12 +267,12 @@ def apply(params: Params, source: Any, tokens: Any, config: T5Config) -> Any:
 
 
 def make_loss(config: T5Config) -> Loss:
-    """`loss(params, {"source", "tokens", "targets"})`: the mean cross entropy of the next token written, in nats."""
+    """`loss(params, {"source", "tokens", "targets"})`: mean cross entropy of the next output token in nats."""
     return classification_loss(partial(apply, config=config), "source", "tokens")
 
 
-def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
-    """Of `models.data.english_text`: a passage to read, and what follows it to write."""
+def passage_batches(config: T5Config) -> Callable[[int], dict[str, Any]]:
+    """Function from step to passages of `models.data.english_text` and their continuations."""
     words = english_text.batches(config.batch, config.seq + config.target_seq)
 
     def data(step: int) -> dict[str, Any]:
@@ -290,21 +284,20 @@ def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
 
 
 def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `T5Config`.
-    Nothing is allocated.
+    """Build a training step of a preset with AdamW; keyword arguments override the fields of `T5Config`.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    Nothing is allocated. Raises `DocumentError` for an unknown preset or field, and for incompatible values.
     """
     config = choose_preset(PRESETS, preset, **changes)
     start = partial(init, config=config, scan=scan)
     source, target = (jax.ShapeDtypeStruct((config.batch, length), jnp.int32) for length in (config.seq, config.target_seq))
     return trace_training(
         make_loss(config),
-        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a concrete key would initialize the devices
         {"source": source, "tokens": target, "targets": target},
-        optimizer=optax.adamw(config.learning_rate),
+        optimizer=f"{config.optimizer} {config.learning_rate}",
         dims=dims(config, scan=scan),
         name=name_program("t5", preset, changes),
         init=start,
-        data=continuations(config),
+        data=passage_batches(config),
     )

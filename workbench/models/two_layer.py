@@ -1,6 +1,6 @@
-"""The running example of Mesh-TensorFlow (Shazeer et al. 2018, arXiv:1811.02084, section 4): y = relu(x w) v, and the weights' gradients.
+"""The running example of Mesh-TensorFlow (Shazeer et al. 2018, arXiv:1811.02084, section 4): y = relu(x w) v, with weight gradients.
 
-b, io, h: the sizes of `batch`, `io`, `hidden`. Per step 6 b io h multiplications, three products of two each.
+b, io, h: the sizes of `batch`, `io`, `hidden`. A step has 6 b io h multiplications: forward and two gradients, two products each.
 
     layout                    all-reduced elements per device
     batch:all (n)             dw, dv   2 io h                     data parallel
@@ -30,7 +30,7 @@ LAYOUTS = (
 
 
 def forward(x: Any, w: Any, v: Any) -> Any:
-    """float[batch, io] from x[batch, io], w[io, hidden], v[hidden, io]."""
+    """Output float[batch, io] of x[batch, io], w[io, hidden], v[hidden, io]."""
     with jax.named_scope("first"):
         hidden = jax.nn.relu(x @ w)
     with jax.named_scope("second"):
@@ -38,9 +38,10 @@ def forward(x: Any, w: Any, v: Any) -> Any:
 
 
 def two_layer(x: Any, w: Any, v: Any) -> dict[str, Any]:
-    """`{"y", "dw", "dv"}`: the output and the gradients of |y|^2 / 2 for the weights; there is none for x, as in the paper.
+    """Return `{"y", "dw", "dv"}`: the output and the weight gradients of |y|^2 / 2; no gradient of x, as in the paper.
 
-    That loss has dy = y, so nothing is sent that the paper's table does not count. Its own value would be, and is not returned.
+    With that loss dy = y, so no communication is added to the paper's table. Its value would add some and is not
+    returned.
     """
     y, pull_back = jax.vjp(lambda w, v: forward(x, w, v), w, v)
     dw, dv = pull_back(y)
@@ -48,6 +49,6 @@ def two_layer(x: Any, w: Any, v: Any) -> dict[str, Any]:
 
 
 def build(*, batch: int = 512, io: int = 1024, hidden: int = 4096) -> Program:
-    """The program at these sizes; the defaults are the golden instance of our tests."""
+    """Build the program at these sizes; the defaults are the golden instance of the tests."""
     x, w, v = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((batch, io), (io, hidden), (hidden, io)))
     return trace(two_layer, x, w, v, dims={"x": "batch io", "w": "io hidden", "v": "hidden io"}, name="two-layer")

@@ -1,18 +1,18 @@
 """A 3-D U-Net that classifies every voxel of a volume (Cicek et al. 2016, arXiv:1606.06650).
 
     size     way down                        way up
-    1        level 0 --------- joined ---->  level 0 -> head
-    1/2         level 1 ------ joined -->  level 1
+    1        level 0 ---------- skip ----->  level 0 -> head
+    1/2         level 1 ------- skip --->  level 1
     1/4            level 2 (the coarsest)
 
-A level is two convolutions of 3 x 3 x 3, each normalised and rectified. Volumes are too large for one device: GSPMD and Mesh-TensorFlow
-split `depth`, `height` and `width` over devices (spatial partitioning), and a convolution then needs the voxels at the faces of its
-neighbours' parts (a halo). On the way up, windows of 2 x 2 x 2 do not overlap: it is a product and a transposition, and needs none; nor
-does the maximum of two where every part is even.
+A level is two 3 x 3 x 3 convolutions, each with normalization and ReLU. Volumes are too large for one device: GSPMD and Mesh-TensorFlow
+shard `depth`, `height` and `width` (spatial partitioning), and a convolution then needs boundary voxels of neighboring
+shards (a halo). The 2 x 2 x 2 windows on the way up do not overlap: upsampling is a product and a transpose without a halo, and so
+is the max pooling of pairs if every shard has an even size.
 
-Dimensions: batch, depth, height, width, image_channels, channels (that a level gives on), hidden_channels (between a level's two
-convolutions), up_channels (of what comes from below), joined_channels (these and those of the way down), kernel_depth, kernel_height,
-kernel_width, classes. All but batch and classes have a size for each level; a layout's rule splits all of these.
+Dimensions: batch, depth, height, width, image_channels, channels (outputs of a level), hidden_channels (between a level's two
+convolutions), up_channels (after upsampling), joined_channels (these and the skip connection), kernel_depth, kernel_height,
+kernel_width, classes. All but batch and classes have one size per level; a layout's rule shards all of them.
 """
 
 from dataclasses import dataclass
@@ -21,17 +21,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
-from workbench.models.config_fields import FLOATS, choose_preset, name_program, one_of, verify_relation, verify_words, word_or_none
+from workbench.models.config_fields import (
+    FLOATS,
+    choose_preset,
+    name_program,
+    one_of,
+    optimizer_named,
+    verify_relation,
+    verify_words,
+    word_or_none,
+)
 from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, instance_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 from workbench.models.size_limits import verify_divides
 from workbench.tracing import checkpoint_name, layer, trace_training
 
-# The sizes of the 3-D U-Net, and the published ones.
+# The sizes of the 3-D U-Net, with those of published models.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ class UNetConfig:
     - `widen`: the way up doubles the size and keeps the channels, and leaves it to the convolutions to reduce them; else it reduces them
       itself;
     - `norm`: `batch` or `instance`; `scale`: a normalisation has a factor, besides its bias; `biases` of the way up and of the head;
-    - `compute`: the type of activations; `None` is that of the parameters.
+    - `compute`: the type of activations; `None` is that of the parameters;
+    - `optimizer`: its name (`tracing.named_optimizers`).
     """
 
     channels: tuple[int, ...]
@@ -59,6 +68,7 @@ class UNetConfig:
     scale: bool = True
     up_bias: bool = False
     compute: str | None = word_or_none(*FLOATS)
+    optimizer: str = optimizer_named("adam")
     learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -69,12 +79,21 @@ class UNetConfig:
             "give as many of both",
         )
 
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, from the sizes alone.
+
+        >>> PRESETS["cicek-2016"].parameters
+        19069955
+        """
+        return sum(count_parameters(*table) for table in tables(self).values())
+
 
 PRESETS: dict[str, UNetConfig] = {
-    # For eight virtual devices, small enough to run; the coarsest level has 4 places along each dimension.
+    # Small enough to run on eight virtual devices; the coarsest level has 4 voxels along each dimension.
     "tiny": UNetConfig(channels=(8, 16, 32), narrow=(8, 16, 32), image_channels=1, classes=4, size=16, batch=8),
     # Cicek et al. 2016 (arXiv:1606.06650), figure 2: 19,069,955 parameters, three image channels, three classes. Its convolutions are not
-    # padded, and take 132 x 132 x 116; here they are, as halves and halos are then the same for every part, and take 128 cubed.
+    # padded and take 132 x 132 x 116. Here they are padded and take 128 cubed, so that halves and halos are equal for all shards.
     "cicek-2016": UNetConfig(
         channels=(64, 128, 256, 512),
         narrow=(32, 64, 128, 256),
@@ -85,7 +104,7 @@ PRESETS: dict[str, UNetConfig] = {
         widen=True,
         scale=False,
     ),
-    # Mesh-TensorFlow's `experimental/unet.py`, for CT of the liver and its lesions: the defaults of its flags.
+    # Mesh-TensorFlow's `experimental/unet.py`, for CT of the liver and its lesions, with default flags.
     "mesh-tensorflow": UNetConfig(
         channels=(32, 64, 128, 256),
         narrow=(32, 64, 128, 256),
@@ -96,7 +115,7 @@ PRESETS: dict[str, UNetConfig] = {
         up_bias=True,
         compute="bfloat16",
     ),
-    # MLPerf Training's `image_segmentation/pytorch` for CT of kidneys: five halvings by stride, instance normalisation, a batch of 2.
+    # MLPerf Training's `image_segmentation/pytorch` for CT of kidneys: five halvings by stride, instance normalization, batch 2.
     "mlperf-kits19": UNetConfig(
         channels=(32, 64, 128, 256, 320, 320),
         narrow=(32, 64, 128, 256, 320, 320),
@@ -118,72 +137,58 @@ LAYOUTS = (
     ("data:2 space:4", "batch:data; depth:space"),
     ("data:2 rows:2 cols:2", "batch:data; depth:rows; height:cols"),
 )
-"""For `tiny` on eight devices: data parallel, a level's inner channels split, and volumes in slabs and in columns."""
+"""For `tiny` on eight devices: data parallel, inner channels of levels sharded, volumes in slabs and in columns."""
 
 Table = tuple[dict[str, str], dict[str, int]]
 
 
 def _convolution(enter: str, entering: int, made: str, making: int, *, window: int = 3, parts: tuple[str, ...] = ("bias",)) -> Table:
-    """The weights of one convolution, and the sizes of their dimensions."""
     weights = {"w": f"kernel_depth kernel_height kernel_width {enter} > {made}"} | dict.fromkeys(parts, made)
     return weights, {"kernel_depth": window, "kernel_height": window, "kernel_width": window, enter: entering, made: making}
 
 
 def tables(config: UNetConfig) -> dict[str, Table]:
-    """Each convolution by its path: of the levels on the way down, of those on the way up, and what leads up to them."""
     normed = ("scale", "bias") if config.scale else ("bias",)
-    found = {}
+    layers = {}
     for number, (narrow, made) in enumerate(zip(config.narrow, config.channels, strict=True)):
         enter = ("channels", config.channels[number - 1]) if number else ("image_channels", config.image_channels)
-        found[f"down/{number}/conv1"] = _convolution(*enter, "hidden_channels", narrow, parts=normed)
-        found[f"down/{number}/conv2"] = _convolution("hidden_channels", narrow, "channels", made, parts=normed)
+        layers[f"down/{number}/conv1"] = _convolution(*enter, "hidden_channels", narrow, parts=normed)
+        layers[f"down/{number}/conv2"] = _convolution("hidden_channels", narrow, "channels", made, parts=normed)
     for number, (made, below) in enumerate(zip(config.channels[:-1], config.channels[1:], strict=True)):
         up = below if config.widen else made
         bias = ("bias",) if config.up_bias else ()
-        found[f"up/{number}/widen"] = _convolution("channels", below, "up_channels", up, window=2, parts=bias)
-        found[f"up/{number}/conv1"] = _convolution("joined_channels", up + made, "hidden_channels", made, parts=normed)
-        found[f"up/{number}/conv2"] = _convolution("hidden_channels", made, "channels", made, parts=normed)
-    found["head"] = {"w": "channels > classes", "bias": "classes"}, {"channels": config.channels[0], "classes": config.classes}
-    return found
+        layers[f"up/{number}/widen"] = _convolution("channels", below, "up_channels", up, window=2, parts=bias)
+        layers[f"up/{number}/conv1"] = _convolution("joined_channels", up + made, "hidden_channels", made, parts=normed)
+        layers[f"up/{number}/conv2"] = _convolution("hidden_channels", made, "channels", made, parts=normed)
+    layers["head"] = {"w": "channels > classes", "bias": "classes"}, {"channels": config.channels[0], "classes": config.classes}
+    return layers
 
 
 def dims(config: UNetConfig) -> dict[str, str]:
-    """Path patterns to names, for parameters, optimiser state and batch."""
     named = {"batch/volumes": "batch depth height width image_channels", "batch/targets": "batch depth height width"}
     for path, (weights, _) in tables(config).items():
         named |= name_dims(weights, f"{path}/")
     return named
 
 
-def parameters(config: UNetConfig) -> int:
-    """The number of parameters, from the sizes alone.
-
-    >>> parameters(PRESETS["cicek-2016"])
-    19069955
-    """
-    return sum(count_parameters(*table) for table in tables(config).values())
-
-
 def init(key: Any, config: UNetConfig) -> Params:
-    """The parameters: `down` and `up`, lists of levels from the finest, and `head`."""
-    found: Params = {"down": [{} for _ in config.channels], "up": [{} for _ in config.channels[1:]], "head": {}}
+    params: Params = {"down": [{} for _ in config.channels], "up": [{} for _ in config.channels[1:]], "head": {}}
     for number, (path, table) in enumerate(tables(config).items()):
         drawn = draw(jax.random.fold_in(key, number), *table, gain=2.0)
-        way, *rest = path.split("/")
+        side, *rest = path.split("/")
         if rest:
-            found[way][int(rest[0])][rest[1]] = drawn
+            params[side][int(rest[0])][rest[1]] = drawn
         else:
-            found[way] = drawn
-    return found
+            params[side] = drawn
+    return params
 
 
 def _convolve(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
-    """x [batch, depth, height, width, channels] convolved, normalised, rectified; one zero is padded on each side."""
-    made = jax.lax.conv_general_dilated(
+    convolved = jax.lax.conv_general_dilated(
         x, weights["w"].astype(x.dtype), (stride,) * 3, ((1, 1),) * 3, dimension_numbers=("NDHWC", "DHWIO", "NDHWC")
     )
     norm = batch_norm if config.norm == "batch" else instance_norm
-    return jax.nn.relu(norm(weights, checkpoint_name(made, "convolved")))
+    return jax.nn.relu(norm(weights, checkpoint_name(convolved, "convolved")))
 
 
 def _level(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
@@ -194,10 +199,9 @@ def _level(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
 
 
 def _max_pool(x: Any) -> Any:
-    """The largest of each 2 x 2 x 2, along one dimension of space after the other; the windows do not overlap.
-
-    The gradient of `max` over a dimension finds the largest again by equality, and divides by how many there are: none, if what is computed
-    again in the backward pass is fused in another way and differs in its last bit.
+    """2 x 2 x 2 max pooling, separably along the dimensions. Pairwise `maximum`, because the gradient of `max` finds
+    the maximum again by equality and divides by the number of matches. That is zero if recomputation in the backward
+    pass is fused differently and differs in the last bit.
     """
     for axis in (1, 2, 3):
         pairs = x.reshape(*x.shape[:axis], x.shape[axis] // 2, 2, *x.shape[axis + 1 :])
@@ -206,15 +210,14 @@ def _max_pool(x: Any) -> Any:
 
 
 def _upsample(weights: Params, x: Any) -> Any:
-    """Twice the size along each dimension of space, by windows that do not overlap: a product and a transposition."""
     batch, *size, _ = x.shape
-    made = jnp.einsum("bdhwc,xyzco->bdxhywzo", x, weights["w"].astype(x.dtype))
-    made = made.reshape(batch, *(2 * each for each in size), -1)
-    return made + weights["bias"].astype(x.dtype) if "bias" in weights else made
+    wide = jnp.einsum("bdhwc,xyzco->bdxhywzo", x, weights["w"].astype(x.dtype))
+    wide = wide.reshape(batch, *(2 * length for length in size), -1)
+    return wide + weights["bias"].astype(x.dtype) if "bias" in weights else wide
 
 
 def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
-    """float32[batch, depth, height, width, classes] of logits from [batch, depth, height, width, image_channels]."""
+    """Logits float32[batch, depth, height, width, classes] of volumes [batch, depth, height, width, image_channels]."""
     x, skips = volumes.astype(config.compute or volumes.dtype), []
     for number, weights in enumerate(params["down"]):
         halved = number > 0
@@ -235,16 +238,15 @@ def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
 
 
 def make_loss(config: UNetConfig) -> Loss:
-    """`loss(params, {"volumes", "targets"})`: the mean cross entropy of a voxel's class, in nats."""
+    """`loss(params, {"volumes", "targets"})`: mean cross entropy of the voxel class in nats."""
     return classification_loss(partial(apply, config=config), "volumes")
 
 
 def build(*, preset: str = "tiny", **changes: Any) -> Program:
-    """A training step of a preset with Adam, any of its sizes and choices changed by the name of its field in `UNetConfig`.
-    Nothing is allocated. Live runs train on drawn volumes.
+    """Build a training step of a preset with Adam; keyword arguments override the fields of `UNetConfig`.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together: a size that cannot be halved as often
-    as the network does.
+    Nothing is allocated. Live runs train on synthetic volumes. Raises `DocumentError` for an unknown preset or field,
+    and for incompatible values, such as a size that cannot be halved often enough.
     """
     config = choose_preset(PRESETS, preset, **changes)
     verify_size(config)
@@ -255,9 +257,9 @@ def build(*, preset: str = "tiny", **changes: Any) -> Program:
     }
     return trace_training(
         make_loss(config),
-        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a concrete key would initialize the devices
         specs,
-        optimizer=optax.adam(config.learning_rate),
+        optimizer=f"{config.optimizer} {config.learning_rate}",
         dims=dims(config),
         name=name_program("unet", preset, changes),
         init=start,

@@ -1,4 +1,4 @@
-"""Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
+"""Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation."""
 
 from workbench.multimodel.policies import ALL_POLICIES as ALL_POLICIES
 from workbench.multimodel.policies import MENU as MENU

@@ -1,4 +1,4 @@
-"""The measurements of a fleet's run, beside what was predicted before it."""
+"""Measurements of a fleet's run, together with the prediction made before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,9 @@ from workbench.multimodel.unit_schedule import FleetSchedule
 
 @dataclass(frozen=True, slots=True)
 class ModelTimes:
-    """One model, partitioned before the blocks `starts`, with the compiled bytes of each shard, and its timed units.
+    """Compiled bytes of each shard and timed units of one model, partitioned before the blocks `starts`.
 
-    `cuts` are the boundaries that the model itself gave when it was partitioned, `None` where that is not known.
+    `cuts`: boundaries that the model specified at that time; `None` if unknown.
     """
 
     starts: tuple[int, ...]
@@ -23,12 +23,14 @@ class ModelTimes:
 
 @dataclass(frozen=True)
 class FleetTimes:
-    """The models of a fleet, partitioned, with units that were timed: alone, and together where devices share cores.
+    """The partitioned models of a fleet with timed units: alone, and together where devices share cores.
 
     - `memory`: the requested budget, `None` for all of a device; `budget`: the resulting bytes;
-    - `starts`, `needs`: for each model the blocks at which its shards begin, and the compiled bytes of each shard;
-    - `planned_for`: the hardware, where the seconds are of the cost model and the bytes estimated (`fleet_forecast.plan_times`);
-    - `programs`, `cuts`: for each model the fingerprint of its program and its own boundaries, as far as they are recorded (`for_models`).
+    - `starts`, `needs`: for each model the first blocks of its shards and the compiled bytes of each shard;
+    - `planned_for`: the hardware, if the seconds come from the cost model and the bytes are estimated
+      (`fleet_forecast.plan_times`);
+    - `programs`, `cuts`: for each model the fingerprint of its program and its specified boundaries, if recorded
+      (`for_models`).
     """
 
     jobs: tuple[Job, ...]
@@ -44,18 +46,17 @@ class FleetTimes:
     planned_for: str = ""
 
     def for_models(self, models: Sequence[FleetModel]) -> "FleetTimes":
-        """The times with the program and boundaries of each model recorded, by name: a model that is changed later keeps its name. What is
-        recorded already stays."""
+        """Record each model's program and boundaries once, because a model that is edited later keeps its name."""
         if self.programs:
             return self
-        by_name = {each.name: each for each in models}
-        timed = [by_name.get(each.name) for each in self.jobs]
-        programs = tuple(each.program.fingerprint if each else "" for each in timed)
-        return replace(self, programs=programs, cuts=tuple(each.cuts if each else () for each in timed))
+        by_name = {model.name: model for model in models}
+        timed = [by_name.get(job.name) for job in self.jobs]
+        programs = tuple(model.program.fingerprint if model else "" for model in timed)
+        return replace(self, programs=programs, cuts=tuple(model.cuts if model else () for model in timed))
 
     def of(self, model: FleetModel) -> ModelTimes | None:
-        """The times of a model of this name and, as far as that is recorded, of this program."""
-        index = next((i for i, each in enumerate(self.jobs[: len(self.starts)]) if each.name == model.name), None)
+        """Return the times of the model with this name and, if recorded, this program."""
+        index = next((i for i, job in enumerate(self.jobs[: len(self.starts)]) if job.name == model.name), None)
         if index is None:
             return None
         program = self.programs[index] if self.programs else ""
@@ -66,17 +67,19 @@ class FleetTimes:
 
 @dataclass(frozen=True)
 class FleetMeasurement:
-    """The measurements of a run of many models.
+    """Measurements of a run of many models.
 
-    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were profiled; both in seconds;
-    - `losses`: by model, one per mini-batch, those before a resumption included; `shards`: the number of each;
-    - `peaks`: bytes of each device that were claimed at the peak, never above `budget`;
-    - `bound`: the lower bound on the makespan from the timed units;
-    - `moved`: bytes copied in; `hidden`: the share of that time in which the device computed;
-    - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices;
-    - `resumed_units`: for each model the units that its checkpoint had done already;
-    - `ended`: in words, why a model ended by itself before its last mini-batch; one stopped by a command is not among these;
-    - `failed`: models among these whose data raised.
+    - `schedule` was measured; `predicted` was simulated before it from the profiled units of `jobs`; both in seconds;
+    - `losses`: for each model one per mini-batch, including those before a resumption; `shards`: number of shards of
+      each model;
+    - `peaks`: peak bytes claimed on each device, never above `budget`;
+    - `bound`: lower bound on the makespan from the timed units;
+    - `moved`: bytes copied in; `hidden`: fraction of that time in which the device computed;
+    - `decision_seconds`: time of one decision of the policy; `compile_seconds`: of all units on all devices;
+    - `resumed_units`: for each model the units that its checkpoint had already done;
+    - `ended`: the reason why a model ended by itself before its last mini-batch; models stopped by a command are not
+      included;
+    - `failed`: models among these whose data raised an error.
     """
 
     names: tuple[str, ...]
@@ -100,12 +103,11 @@ class FleetMeasurement:
 
     @property
     def ran_bound(self) -> float:
-        """The lower bound from the measured seconds of units, early stops included: all the work shared out, or the longest model."""
-        ran = [each for each in self.schedule.placed if not each.lost]
-        models = [sum(each.end - each.start for each in ran if each.model == number) for number in range(len(self.names))]
+        """Lower bound from measured unit times, early stops included."""
+        ran = [unit for unit in self.schedule.placed if not unit.lost]
+        models = [sum(unit.end - unit.start for unit in ran if unit.model == number) for number in range(len(self.names))]
         return max(sum(models) / self.schedule.devices, *models)
 
     @property
     def resumed(self) -> int:
-        """Units that a checkpoint had done before this run."""
         return sum(self.resumed_units)

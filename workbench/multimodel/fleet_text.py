@@ -1,4 +1,6 @@
-"""A fleet's run, or its simulation, as text: the schedule beside what was predicted, the bound and other ways to train the same models."""
+"""A fleet's run or simulation as text: the schedule with its prediction, the bound and other strategies for the same
+models.
+"""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,6 @@ _COLUMNS = 48
 
 
 def measurement_text(measured: FleetMeasurement) -> str:
-    """The text that a run prints."""
     devices = measured.schedule.devices
     title = f"{_models_text(len(measured.names))} on {_devices_text(devices)} ({measured.device_kind}), {measured.policy}"
     if not measured.schedule.placed:
@@ -37,15 +38,15 @@ def _nothing_left_text(measured: FleetMeasurement) -> str:
 
 
 def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]]:
-    """Label, figure and note of each measurement of the whole run."""
+    """Return label, figure and note of each measurement of the whole run."""
     makespan, ran = measured.schedule.makespan, measured.ran_bound
     peak, budget = max(measured.peaks, default=0), measured.budget
-    of = "no budget set" if budget is None else f"of {format_bytes(budget)} that may be used, {peak / budget:.0%}"
+    budget_note = "no budget set" if budget is None else f"{format_bytes(budget)} usable, {peak / budget:.0%}"
     rows = [
         ("makespan", format_seconds(makespan), f"predicted {format_seconds(measured.predicted.makespan)}"),
         ("lower bound of what ran", format_seconds(ran), f"the makespan is {makespan / ran:.3f} times that" if ran else ""),
         ("devices busy", f"{measured.schedule.busy:.1%}", "share of time in compute"),
-        ("peak memory of a device", format_bytes(peak), of),
+        ("peak memory of a device", format_bytes(peak), budget_note),
         ("brought in", format_bytes(measured.moved), f"{measured.hidden:.0%} of that time overlapped with compute"),
         ("a decision", format_seconds(measured.decision_seconds), f"{measured.schedule.decisions:,} of them"),
         ("compiled in", format_seconds(measured.compile_seconds), "before the first unit"),
@@ -56,19 +57,19 @@ def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]
 
 
 def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> str:
-    """The text that a simulation prints: each policy's makespan, other ways of training, and the first policy's schedule."""
-    names = [each.name for each in times.jobs]
+    """Report of a simulation: the makespan of each policy, other strategies, and the first policy's schedule."""
+    names = [job.name for job in times.jobs]
     bound = lower_bound(times.jobs, devices)
     rows = [
         (name, format_seconds(each.makespan), f"{each.makespan / bound:.3f}", f"{each.busy:.1%}", str(each.decisions or ""))
         for name, each in schedules.items()
     ]
-    shown = next(iter(schedules))
+    first_policy = next(iter(schedules))
     sections = [
         f"{_models_text(len(names))} on {_devices_text(devices)}, simulated from {_source_note(times)}",
         table_text(["policy", "makespan>", "over bound>", "devices busy>", "decisions>"], rows),
         strategies_text(times.jobs, devices),
-        schedules_text({shown: schedules[shown]}, names),
+        schedules_text({first_policy: schedules[first_policy]}, names),
         shards_text(times),
     ]
     return "\n\n".join(sections)
@@ -76,40 +77,39 @@ def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Fle
 
 def _source_note(times: FleetTimes) -> str:
     if times.planned_for:
-        return f"{sum(len(each.units) for each in times.jobs)} units from the cost model of {times.planned_for}"
+        return f"{sum(len(job.units) for job in times.jobs)} units from the cost model of {times.planned_for}"
     return f"{timing_note(times.jobs)} ({times.device_kind})"
 
 
 def timing_note(jobs: Sequence[Job]) -> str:
-    return f"{sum(len(each.units) for each in jobs)} units timed alone and concurrently"
+    return f"{sum(len(job.units) for job in jobs)} units timed alone and concurrently"
 
 
 def strategies_text(jobs: Sequence[Job], devices: int) -> str:
-    """The lower bound and the other strategies, in seconds and as multiples of it."""
+    """The lower bound and the other strategies, in seconds and as multiples of the bound."""
     bounds = list_bounds(jobs, devices)
     rows = [
-        (each.name, format_seconds(each.seconds), f"{each.seconds / bounds[0].seconds:.3f}", each.note)
-        for each in (*bounds, *strategies(jobs, devices))
+        (strategy.name, format_seconds(strategy.seconds), f"{strategy.seconds / bounds[0].seconds:.3f}", strategy.note)
+        for strategy in (*bounds, *strategies(jobs, devices))
     ]
     return table_text(["to train the same", "seconds>", "over bound>", "what that is~"], rows)
 
 
 def list_bounds(jobs: Sequence[Job], devices: int) -> tuple[Strategy, Strategy]:
-    """What no schedule of shard units beats, and what no list schedule exceeds, which is a multiple of it."""
-    shared = devices > 1 and any(unit.slowed for each in jobs for unit in each.units)
-    of = ", with units slowed by devices sharing the machine's cores" if shared else ""
-    multiple = f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
-    least = "of shard units: total work per device, or the longest model in sequence"
+    """Lower bound of shard-unit schedules, and upper bound of list schedules, which is a multiple of it."""
+    shared = devices > 1 and any(unit.slowed for job in jobs for unit in job.units)
+    contention_note = ", with units slowed by devices sharing the machine's cores" if shared else ""
+    multiple = f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{contention_note}"
+    bound_note = "of shard units: total work per device, or the longest model in sequence"
     return (
-        Strategy("lower bound", lower_bound(jobs, devices), least),
+        Strategy("lower bound", lower_bound(jobs, devices), bound_note),
         Strategy("list schedules", list_bound(jobs, devices), f"at most, if no device idles (Graham): {multiple}"),
     )
 
 
 def schedules_text(schedules: Mapping[str, FleetSchedule], names: Sequence[str]) -> str:
-    """Schedules one below the other, on one scale: each with as many columns as its share of the longest. The last line explains the
-    letters."""
-    longest = max((each.makespan for each in schedules.values()), default=0.0) or 1.0
+    """Schedules one below the other on the same time scale, followed by a legend of the letters."""
+    longest = max((schedule.makespan for schedule in schedules.values()), default=0.0) or 1.0
     parts = []
     for name, each in schedules.items():
         columns = max(1, round(_COLUMNS * each.makespan / longest))
@@ -134,12 +134,11 @@ def losses_text(measured: FleetMeasurement) -> str:
 def _finish_text(measured: FleetMeasurement, number: int) -> str:
     if measured.names[number] in measured.failed:
         return "never"
-    ran = any(each.model == number for each in measured.schedule.placed)
+    ran = any(unit.model == number for unit in measured.schedule.placed)
     return format_seconds(measured.schedule.finish_time(number)) if ran else "before"
 
 
 def _remark_text(measured: FleetMeasurement, name: str) -> str:
-    """Why a model ended early, and from where on its loss is not finite."""
     losses = measured.losses[name]
     wrong = [at for at, loss in enumerate(losses) if not isfinite(loss)][:1]
     on = " on" if wrong and not isfinite(losses[-1]) else ""
@@ -163,13 +162,13 @@ def _devices_text(count: int) -> str:
     return f"{count} device{'s' * (count != 1)}"
 
 
-# A schedule as text, for a terminal and a screen reader.
+# A schedule as text, for terminals and screen readers.
 
-_MOST_NAMED = 12  # models of a legend
+_MOST_NAMED = 12  # models in a legend
 
 
 def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72) -> str:
-    """One row per device, one column per time slice: a distinct letter for each model, `.` where nothing computes.
+    """One row per device, one column per time slice: a letter per model, `.` for idle, `x` for a lost unit.
 
     >>> from workbench.multimodel import ALL_POLICIES, chain, simulate
     >>> jobs = [chain(name, (1.0,) * 4) for name in "abc"]
@@ -181,26 +180,26 @@ def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72
     step = schedule.makespan / width or 1.0
     rows = []
     for device in range(schedule.devices):
-        units = sorted((each for each in schedule.placed if each.device == device), key=lambda each: each.start)
-        starts = [each.start for each in units]
+        units = sorted((unit for unit in schedule.placed if unit.device == device), key=lambda unit: unit.start)
+        starts = [unit.start for unit in units]
         cells = []
         for column in range(width):
-            at = (column + 0.5) * step
-            index = bisect_right(starts, at) - 1
-            running = units[index] if index >= 0 and at < units[index].end else None
+            time = (column + 0.5) * step
+            index = bisect_right(starts, time) - 1
+            running = units[index] if index >= 0 and time < units[index].end else None
             cells.append("." if running is None else "x" if running.lost else marks[running.model])
         rows.append(f"{device:>{len(str(schedule.devices - 1))}} | {' '.join(cells)}")
     return "\n".join(rows)
 
 
 def legend_text(names: Sequence[str]) -> str:
-    """A legend line of the letters, for a few models at least; empty where each has its own first letter.
+    """A legend line of the letters, for at most 12 models; empty if each model has its own initial.
 
     >>> legend_text(["fit-8", "fit-16"])
     'a fit-8 · b fit-16'
     """
     marks = _choose_letters(names)
-    if marks == [each[:1] for each in names]:
+    if marks == [model_name[:1] for model_name in names]:
         return ""
     legend = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_NAMED]
     remaining = len(names) - len(legend)
@@ -208,7 +207,7 @@ def legend_text(names: Sequence[str]) -> str:
 
 
 def _choose_letters(names: Sequence[str]) -> list[str]:
-    """A letter per model: its first one if no other has it, else letters and digits in order."""
+    """Return one letter per model: the initials if they are distinct, else letters and digits in order."""
     firsts = [name[:1] for name in names]
     if len(set(firsts)) == len(firsts):
         return firsts

@@ -1,6 +1,7 @@
-"""Partition a model into shards that fit a device: greedily, each as large as possible (Hydra TR, section 4.3, Algorithm 1).
+"""Partition a model into shards that fit a device: greedily, each as large as possible (Hydra TR, section 4.3,
+Algorithm 1).
 
-The shards are not balanced on purpose: a shard is loaded and stored as a whole, so fewer shards mean fewer transfers.
+The shards are deliberately not balanced: a shard is loaded and stored as a whole, so fewer shards mean fewer transfers.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +13,11 @@ from workbench.units import format_bytes
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The memory of one layer on a device, in bytes.
+    """Memory of one layer on a device, in bytes.
 
-    - `resident`: parameters, their gradients and optimiser state;
-    - `residuals`: what its backward pass reads, recomputed from the shard's input;
-    - `input_activations`: what it reads from the layers before it for one mini-batch, skip connections included.
+    - `resident`: parameters, their gradients and optimizer state;
+    - `residuals`: inputs of its backward pass, recomputed from the shard's input;
+    - `input_activations`: inputs from earlier layers for one mini-batch, skip connections included.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of one device: `capacity` bytes, of which the share `buffer` is left for the next unit (Hydra's double buffering)."""
+    """Memory of one device: `capacity` bytes, of which the fraction `buffer` is reserved for the next unit."""
 
     capacity: int
     buffer: float = 0.15
@@ -42,20 +43,20 @@ Measure = Callable[[int, int], int]
 
 
 def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
-    """The estimated bytes of the layers from `begin` to before `end` together."""
+    """Estimated bytes of the layers `begin` to `end - 1` as one shard."""
     shard = layers[begin:end]
     return (
-        sum(each.resident + each.residuals for each in shard)
+        sum(layer.resident + layer.residuals for layer in shard)
         + shard[0].input_activations
         + (layers[end].input_activations if end < len(layers) else 0)
     )
 
 
 def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
-    """The first layer of each shard, starting with 0: layers are added as long as the shard fits the device with the least memory.
+    """Return the first layer of each shard: layers are added while the shard fits the device with the least memory.
 
-    `measure(begin, end)` gives the compiled bytes of a shard; it decides, and the estimate only guides the search. Raises `FleetError`
-    where one layer alone does not fit.
+    `measure(begin, end)` returns the compiled bytes of a shard and decides; the estimate only guides the search. Raises
+    `FleetError` if a single layer does not fit.
 
     >>> greedy_shards([Layer(name, resident=30, residuals=10) for name in "abcde"], [Room(120, buffer=0.25)])
     (0, 2, 4)
@@ -75,26 +76,26 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
 
 
 def _find_largest(least: int, most: int, guess: int, fits: Callable[[int], bool]) -> int:
-    """The largest number that fits, `least` being known to; a doubling and bisecting search from `guess`, with few calls."""
+    """Return the largest number that fits, at least `least`; doubles and bisects from `guess` to save calls."""
     low, high = least, most + 1
-    step, at = 1, guess
-    while low < at < high:
-        if fits(at):
-            low, at = at, at + step
+    step, number = 1, guess
+    while low < number < high:
+        if fits(number):
+            low, number = number, number + step
         else:
-            high, at = at, at - step
+            high, number = number, number - step
         step *= 2
     while high - low > 1:
-        at = (low + high) // 2
-        low, high = (at, high) if fits(at) else (low, at)
+        number = (low + high) // 2
+        low, high = (number, high) if fits(number) else (low, number)
     return low
 
 
 def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
-    """Check that each shard of given boundaries fits; raises `FleetError` with the shard and the arithmetic otherwise."""
+    """Return the given boundaries; raises `FleetError` with the shard and its bytes if one does not fit."""
     if list(starts) != sorted(set(starts)) or not starts or starts[0] != 0 or starts[-1] >= len(layers):
         raise FleetError(
-            f"{list(starts)} are not valid cuts of {len(layers)} layers at.", [f"begin with 0, go up, and stay below {len(layers)}"]
+            f"{list(starts)} are not valid cuts of {len(layers)} layers at.", [f"start at 0, ascend, and stay below {len(layers)}"]
         )
     room = min(rooms, key=lambda each: each.usable)
     need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
@@ -109,10 +110,10 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
 
 
 def _too_large_error(layer: Layer, size: int, room: Room) -> FleetError:
-    held = min(layer.resident, size)  # compiled it may need less than estimated
+    resident = min(layer.resident, size)  # the compiled size may be below the estimate
     return FleetError(
-        f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
-        f"{format_bytes(size - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
+        f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(resident)} of parameters, gradients and optimiser state, "
+        f"{format_bytes(size - resident)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
         f"less {room.buffer:.0%} for the buffer.",
         ["raise the memory budget", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
     )

@@ -1,8 +1,9 @@
-"""The shortest schedule there is, for small cases, by a constraint solver.
+"""Shortest schedule of small fleets, by a constraint solver.
 
-Hydra's printed formulation (TR, section 4.7.1) starts each unit on *every* device and lacks a variable that assigns it to one; here each
-unit has one optional interval per device, of which exactly one is present (as in Saturn's formulation). Job-shop scheduling is NP-complete:
-there is a time limit, and the answer says whether it is proven optimal.
+Hydra's printed formulation (TR, section 4.7.1) starts each unit on *every* device and lacks a variable that assigns it
+to one; here each unit has one optional interval per device, of which exactly one is present (as in Saturn's
+formulation). Job-shop scheduling is NP-complete, so there is a time limit, and the answer tells whether it is proven
+optimal.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,7 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from workbench.errors import FleetError
-from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.policies.policy import ExactOrder
+from workbench.multimodel.policies import ExactOrder, Policy, policy_named
 from workbench.multimodel.simulate_fleet import simulate
 from workbench.multimodel.unit_chains import Job, verify_devices, verify_names
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit, lower_bound
@@ -24,7 +24,7 @@ MOST_UNITS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best schedule found; `proven` if no shorter one exists; none is shorter than `bound` seconds."""
+    """Best schedule within the time limit; `proven` if it is optimal; `bound` is the lower bound in seconds."""
 
     schedule: FleetSchedule
     proven: bool
@@ -32,34 +32,34 @@ class Optimum:
 
 
 def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
-    """The shortest schedule of these jobs, transfers not counted; `limit` in seconds.
+    """Return the shortest schedule of these jobs without transfers; `limit` in seconds.
 
-    Where devices slow each other down, the solver assumes unit times as if all devices compute, and the schedule is then simulated at the
-    real pace. It is never longer than that of `sharded-lrtf`, which is returned if the time does not suffice. Raises `FleetError` for no
-    device, and for more than 2,000 units.
+    If devices slow each other down, the solver assumes unit times as if all devices compute, and its order is then
+    simulated at the real pace. The result is never longer than the schedule of `sharded-lrtf`, which is returned if the
+    time does not suffice. Raises `FleetError` without devices and for more than 2,000 units.
     """
-    verify_within_reach(jobs, devices)
-    lrtf, crowded = policy_named("sharded-lrtf"), [_without_transfers(each.with_contention(devices)) for each in jobs]
+    verify_solvable(jobs, devices)
+    lrtf, crowded = policy_named("sharded-lrtf"), [_without_transfers(job.with_contention(devices)) for job in jobs]
     problem = _ExactProblem(crowded, devices)
     problem.hint(lrtf)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit
     solver.parameters.random_seed = 0
     status = solver.solve(problem.model)
-    without_transfers = [_without_transfers(each) for each in jobs]
-    found = [simulate(without_transfers, devices, lrtf, double_buffer=False)]
+    without_transfers = [_without_transfers(job) for job in jobs]
+    schedules = [simulate(without_transfers, devices, lrtf, double_buffer=False)]
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         solved = problem.schedule(solver)
-        slowed = any(unit.slowed for each in jobs for unit in each.units)
-        found.insert(0, simulate(without_transfers, devices, _order_of(solved), double_buffer=False) if slowed else solved)
-    return Optimum(min(found, key=lambda each: each.makespan), status == cp_model.OPTIMAL, lower_bound(jobs, devices))
+        slowed = any(unit.slowed for job in jobs for unit in job.units)
+        schedules.insert(0, simulate(without_transfers, devices, _order_of(solved), double_buffer=False) if slowed else solved)
+    return Optimum(min(schedules, key=lambda schedule: schedule.makespan), status == cp_model.OPTIMAL, lower_bound(jobs, devices))
 
 
-def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
-    """Check that the problem is small enough for the solver; raises `FleetError` otherwise."""
-    verify_names([each.name for each in jobs])
+def verify_solvable(jobs: Sequence[Job], devices: int) -> None:
+    """Raises `FleetError` if the problem is too large for the solver."""
+    verify_names([job.name for job in jobs])
     verify_devices(devices)
-    units = sum(each.length for each in jobs)
+    units = sum(job.length for job in jobs)
     if units > MOST_UNITS:
         raise FleetError(
             f"The exact optimum of {units:,} units on {devices} devices is too large to solve; the limit is {MOST_UNITS:,} units.",
@@ -68,17 +68,16 @@ def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
 
 
 def prepare_policy(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
-    """The policy, ready to decide about these jobs: `exact` is solved first. Raises what `optimum` does."""
+    """Return the policy, ready to decide about these jobs: `exact` is solved first. Raises the errors of `optimum`."""
     return _order_of(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
 
 
 def _order_of(schedule: FleetSchedule) -> ExactOrder:
-    return ExactOrder({(each.model, each.unit): each.start for each in schedule.placed})
+    return ExactOrder({(placed.model, placed.unit): placed.start for placed in schedule.placed})
 
 
 def _without_transfers(job: Job) -> Job:
-    """The job without transfers and pauses."""
-    return replace(job, units=tuple(replace(each, load=0.0, store=0.0, carry=0.0, pause=0.0) for each in job.units))
+    return replace(job, units=tuple(replace(unit, load=0.0, store=0.0, carry=0.0, pause=0.0) for unit in job.units))
 
 
 class _ExactProblem:
@@ -99,15 +98,15 @@ class _ExactProblem:
         self.model.minimize(self.makespan)
 
     def hint(self, policy: Policy) -> None:
-        """Give the solver this policy's schedule as a start: the solution is never worse."""
+        """Start the solver with this policy's schedule, so that the solution is never worse."""
         ticked = [
             replace(job, units=tuple(replace(each, seconds=float(self._ticks(each.seconds))) for each in job.units)) for job in self.jobs
         ]
         schedule = simulate(ticked, self.devices, policy, double_buffer=False)
-        known = {(each.model, each.unit): each for each in schedule.placed}
+        placed_units = {(each.model, each.unit): each for each in schedule.placed}
         self.model.add_hint(self.makespan, round(schedule.makespan))
         for model, unit, start, end, assigned, _ in self.units:
-            placed = known[model, unit]
+            placed = placed_units[model, unit]
             self.model.add_hint(start, round(placed.start))
             self.model.add_hint(end, round(placed.end))
             for device, is_here in enumerate(assigned):
@@ -117,7 +116,6 @@ class _ExactProblem:
         return round(seconds / self.tick) if self.tick else 0
 
     def _add_unit(self, job: Job, unit: int) -> tuple[cp_model.IntVar, cp_model.IntVar, list[cp_model.IntVar], float]:
-        """Start, end, the device it is assigned to, and its seconds."""
         seconds = job.unit(unit).seconds
         name, length = f"{job.name} {unit}", self._ticks(seconds)
         start, end = (self.model.new_int_var(0, 2**40, f"{name} {which}") for which in ("start", "end"))
@@ -129,7 +127,7 @@ class _ExactProblem:
         return start, end, assigned, seconds
 
     def schedule(self, solver: cp_model.CpSolver) -> FleetSchedule:
-        """The solver's order and assignment, in exact seconds: each unit as early as these allow."""
+        """Return the solver's order and assignment in exact seconds, with each unit as early as possible."""
         placed: list[ScheduledUnit] = []
         free, ready = [0.0] * self.devices, [0.0] * (self.units[-1][0] + 1)
         for model, unit, _, _, assigned, seconds in sorted(self.units, key=lambda each: (solver.value(each[2]), each[1])):

@@ -1,4 +1,4 @@
-"""Update the prediction of a run under way: units as long as they turned out to be, from the current progress of the models."""
+"""Update the prediction of a running fleet from the measured unit times and the models' progress."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ def predict_rest(
     double_buffer: bool = True,
     away: frozenset[int] = frozenset(),
 ) -> FleetSchedule:
-    """The expected schedule of a run, in seconds from its start: what `ran`, and the rest as simulated.
+    """Return the expected schedule of a run, in seconds from its start: the units that `ran`, and the rest simulated.
 
-    `predicted` was simulated from `jobs` before the run; `ran` are the units that are done. Each model ends before its unit `last`, and
-    devices that are `away` take nothing.
+    `predicted` was simulated from `jobs` before the run; `ran` are the finished units. Each model ends before its unit
+    `last`; devices that are `away` get no units.
 
     >>> from workbench.multimodel import chain, policy_named
     >>> jobs, lrtf = [chain("a", (1.0, 1.0, 1.0, 1.0))], policy_named("sharded-lrtf")
@@ -31,38 +31,38 @@ def predict_rest(
     6.0
     """
     devices = predicted.devices
-    first: dict[int, int] = {}  # a checkpoint may have supplied some
+    first: dict[int, int] = {}  # not 0 for a model resumed from a checkpoint
     for each in predicted.placed:
         first[each.model] = min(first.get(each.model, each.unit), each.unit)
-    done = [first.get(number, end) for number, end in enumerate(last)]  # units that an earlier run has done are not predicted
-    back, free = [0.0] * len(jobs), [0.0] * devices
+    done = [first.get(number, end) for number, end in enumerate(last)]  # units of an earlier run are not predicted
+    host_times, free_times = [0.0] * len(jobs), [0.0] * devices
     for each in ran:
-        free[each.device] = max(free[each.device], each.end)
+        free_times[each.device] = max(free_times[each.device], each.end)
         if not each.lost:
-            done[each.model], back[each.model] = max(done[each.model], each.unit + 1), max(back[each.model], each.end)
-    progress_now = FleetProgress(tuple(done), tuple(last), tuple(back), tuple(free), away)
+            done[each.model], host_times[each.model] = max(done[each.model], each.unit + 1), max(host_times[each.model], each.end)
+    progress_now = FleetProgress(tuple(done), tuple(last), tuple(host_times), tuple(free_times), away)
     rest = simulate(_revise_jobs(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, progress=progress_now)
     return replace(rest, placed=rest.placed or tuple(ran))
 
 
 def _revise_jobs(predicted: FleetSchedule, jobs: Sequence[Job], ran: Sequence[ScheduledUnit]) -> list[Job]:
-    """Scale each unit by how much longer or shorter similar units of the same model took than predicted, else those of any model."""
-    foreseen = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
+    """Scale each unit by measured over predicted time of similar units of its model, else of all models."""
+    predicted_seconds = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
     sums: dict[tuple[int, int], tuple[float, float]] = {}
     for each in ran:
-        if not each.lost and (each.model, each.unit) in foreseen:
+        if not each.lost and (each.model, each.unit) in predicted_seconds:
             key = each.model, each.unit % len(jobs[each.model].units)
             measured, foreseen_seconds = sums.get(key, (0.0, 0.0))
-            sums[key] = measured + each.end - each.start, foreseen_seconds + foreseen[each.model, each.unit]
-    found = []
+            sums[key] = measured + each.end - each.start, foreseen_seconds + predicted_seconds[each.model, each.unit]
+    revised = []
     for number, job in enumerate(jobs):
-        whole = _sum_ratio([each for (model, _), each in sums.items() if model == number]) or _sum_ratio(list(sums.values())) or 1.0
-        ratios = [_sum_ratio([sums[number, index]]) or whole if (number, index) in sums else whole for index in range(len(job.units))]
+        overall = _sum_ratio([each for (model, _), each in sums.items() if model == number]) or _sum_ratio(list(sums.values())) or 1.0
+        ratios = [_sum_ratio([sums[number, index]]) or overall if (number, index) in sums else overall for index in range(len(job.units))]
         units = (replace(unit, seconds=unit.seconds * by, slowed=unit.slowed * by) for unit, by in zip(job.units, ratios, strict=True))
-        found.append(replace(job, units=tuple(units)))
-    return found
+        revised.append(replace(job, units=tuple(units)))
+    return revised
 
 
 def _sum_ratio(sums: Sequence[tuple[float, float]]) -> float:
-    measured, foreseen_seconds = sum(each for each, _ in sums), sum(each for _, each in sums)
+    measured, foreseen_seconds = sum(value for value, _ in sums), sum(value for _, value in sums)
     return measured / foreseen_seconds if foreseen_seconds else 0.0

@@ -1,5 +1,5 @@
-"""Simulate shard units on devices as the executor will run them: the same policy, transfers, double buffering, and events on the way
-(models that stop or come, devices that leave or return).
+"""Simulate shard units on devices as the executor runs them: same policy, transfers, double buffering and events
+(models that stop or join, devices that leave or return).
 """
 
 import heapq
@@ -11,19 +11,19 @@ from workbench.multimodel.policies import Candidate, Policy
 from workbench.multimodel.unit_chains import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
 
-# The state of a model and of a device in the simulation.
+# State of models and devices in the simulation.
 
 
 @dataclass(slots=True)
 class ModelState:
-    """The state of one job. Its units end before `last`; a model that stops has fewer."""
+    """State of one job. Its units end before `last`, which is smaller for a model that stops early."""
 
     job: Job
     available: bool
     done: int
     last: int
-    reserved: bool = False  # a unit of it runs, or is loaded
-    back: float = 0.0  # when what its last unit changed is on the host
+    reserved: bool = False  # one of its units runs or is loaded
+    back: float = 0.0  # when the changes of its last unit are on the host
     started: float = float("-inf")
 
     def is_idle(self, now: float) -> bool:
@@ -32,32 +32,32 @@ class ModelState:
 
 @dataclass(slots=True)
 class DeviceState:
-    """What is on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
+    """State of one device. `shard` is the (model, shard) whose state is on it."""
 
     available: bool = True
     running: ScheduledUnit | None = None
     next: int | None = None  # the model whose unit is loaded
     load_start: float = 0.0  # when its transfer began
-    ready: float = 0.0  # when its state is there
-    free: float = 0.0  # when it may compute the next one
-    link: float = 0.0  # when the copy engine from the host is free
-    out: float = 0.0  # and the one to the host
+    ready: float = 0.0  # when that state is on the device
+    free: float = 0.0  # when it may compute the next unit
+    link: float = 0.0  # when the host-to-device copy engine is free
+    out: float = 0.0  # when the device-to-host copy engine is free
     shard: tuple[int, int] | None = None
     place: int = 0  # index of the running unit in the list of placed units
-    left: float = 1.0  # the fraction of it that was left at `pace_since`, when its pace last changed
-    pace: float = 0.0  # seconds that the whole of it takes at the current number of computing devices
+    left: float = 1.0  # fraction of the unit left at `pace_since`, when its pace last changed
+    pace: float = 0.0  # seconds of the whole unit at the current number of computing devices
     pace_since: float = 0.0
 
 
-# The progress of a fleet in mid-run, from which a simulation of the rest continues.
+# Progress of a running fleet, from which the simulation continues.
 
 
 @dataclass(frozen=True, slots=True)
 class FleetProgress:
-    """The progress of models and devices; times in seconds from the start of the run.
+    """Progress of models and devices; times in seconds from the start of the run.
 
-    - for each model: units that are `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
-    - for each device: when it was `free` again; devices that are `away` take no units.
+    - for each model: units `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
+    - for each device: when it became `free`; devices that are `away` get no units.
     """
 
     done: tuple[int, ...]
@@ -68,17 +68,17 @@ class FleetProgress:
 
     @classmethod
     def at_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
-        """The progress at the start of a run: no units, or `done` units of each model in an earlier run."""
+        """Return the progress at the start of a run, after `done` units of each model in an earlier run."""
         models = len(jobs)
-        return cls(tuple(done or (0,) * models), tuple(each.length for each in jobs), (0.0,) * models, (0.0,) * devices)
+        return cls(tuple(done or (0,) * models), tuple(job.length for job in jobs), (0.0,) * models, (0.0,) * devices)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetEvent:
-    """An event at `time` seconds: a model (`number` is its index) comes or stops, or a device leaves or returns.
+    """An event at `time` seconds: a model (`number` is its index) joins or stops, or a device leaves or returns.
 
-    A model that stops finishes the unit that runs (the executor, the mini-batch that it is in); a device that leaves loses the unit that
-    runs on it, and another repeats it.
+    A model that stops finishes its running unit (in the executor: its mini-batch); a device that leaves loses its
+    running unit, which another device repeats.
     """
 
     time: float
@@ -98,21 +98,21 @@ def simulate(
     events: Sequence[FleetEvent] = (),
     progress: FleetProgress | None = None,
 ) -> FleetSchedule:
-    """Simulate these jobs on so many equal devices, or what is left of them where they have made `progress`.
+    """Simulate these jobs on a number of equal devices, from `progress` if given.
 
-    Without `double_buffer` a device copies a unit's state in, computes, and copies it back, one after the other. With it, the next unit is
-    chosen while one runs and its state is copied in meanwhile (Hydra's double buffering); the successor of the running unit on the same
-    device keeps its boundary
-    activations there, and its shard too if it is the same one. What a unit changed goes back to the host after it, and only then may
-    another device take the model, or the same one change it again. A model that comes by an event is not there before.
+    Without `double_buffer` a device copies a unit's state in, computes, and copies it back, in sequence. With it, the
+    next unit is chosen while one runs and its state is copied in meanwhile (Hydra's double buffering); the successor of
+    the running unit on the same device keeps its boundary activations there, and its shard too if it is the same one.
+    The changes of a unit are copied to the host after it, and only then may another device take the model, or the same
+    one change it again. A model that joins by an event is not available before it.
 
-    Raises `FleetError` for no model, two of one name, no device, or an unknown event.
+    Raises `FleetError` without models or devices, for duplicate names, and for an unknown event.
     """
-    verify_names([each.name for each in jobs])
+    verify_names([job.name for job in jobs])
     verify_devices(devices)
-    for each in events:
-        if each.what not in EVENT_KINDS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
-            raise FleetError(f"`{each.what} {each.number}` is not a valid event.", EVENT_KINDS)
+    for event in events:
+        if event.what not in EVENT_KINDS or not 0 <= event.number < (len(jobs) if event.what.startswith("model") else devices):
+            raise FleetError(f"`{event.what} {event.number}` is not a valid event.", EVENT_KINDS)
     return _Simulator(tuple(jobs), devices, policy, double_buffer, events, progress or FleetProgress.at_start(jobs, devices)).run()
 
 
@@ -130,16 +130,16 @@ class _Simulator:
 
     def run(self) -> FleetSchedule:
         self._init_states()
-        self.times = [*{each.free for each in self.devices}, *(each.time for each in self.events)]
+        self.times = [*{device.free for device in self.devices}, *(event.time for event in self.events)]
         heapq.heapify(self.times)
-        waiting = sorted(self.events, key=lambda each: each.time)
+        pending = sorted(self.events, key=lambda event: event.time)
         while self.times:
             self.now = heapq.heappop(self.times)
             for device in self.devices:
                 if device.running and device.running.end <= self.now:
                     self._complete_unit(device)
-            while waiting and waiting[0].time <= self.now:
-                self._handle_event(waiting.pop(0))
+            while pending and pending[0].time <= self.now:
+                self._handle_event(pending.pop(0))
             for number, device in enumerate(self.devices):
                 self._feed_device(number, device)
             for device in self.devices:  # no device prefetches while another is idle
@@ -150,16 +150,16 @@ class _Simulator:
         return FleetSchedule(self.count, tuple(self.placed), self.decisions)
 
     def _init_states(self) -> None:
-        """Set models and devices to their initial progress."""
-        coming = {each.number for each in self.events if each.what == "model comes"}
-        stand = self.progress
-        states = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
-        self.models = [ModelState(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(states)]
-        self.devices = [DeviceState(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
+        joining = {event.number for event in self.events if event.what == "model comes"}
+        progress = self.progress
+        states = zip(self.jobs, progress.done, progress.last, progress.back, strict=True)
+        self.models = [ModelState(job, i not in joining, done, last, back=back) for i, (job, done, last, back) in enumerate(states)]
+        self.devices = [
+            DeviceState(number not in progress.away, free=free, link=free, out=free) for number, free in enumerate(progress.free)
+        ]
         self.has_contention = any(unit.slowed for job in self.jobs for unit in job.units)
 
     def _complete_unit(self, device: DeviceState) -> None:
-        """Complete a unit: what it changed is copied back to the host, also where the device goes on with the same model."""
         running = device.running
         assert running is not None
         model, unit = self.models[running.model], self.jobs[running.model].unit(running.unit)
@@ -171,7 +171,7 @@ class _Simulator:
         if model.reserved:
             after = self._next_unit(running.model)
             if after.shard == unit.shard and after.kind is not Pass.FORWARD and unit.kind is not Pass.FORWARD:
-                device.ready = max(device.ready, device.out)  # it changes what is still being copied to the host
+                device.ready = max(device.ready, device.out)  # it changes state that is still being copied to the host
         if not self.double_buffer:
             device.link = device.out  # no other copy starts before the state is back
         for time in {device.out, device.free, device.ready}:
@@ -183,10 +183,10 @@ class _Simulator:
             self.models[event.number].available = True
         elif event.what == "model stops":
             model = self.models[event.number]
-            model.last = model.done + any(each.running and each.running.model == event.number for each in self.devices)
-            for each in self.devices:
-                if each.next == event.number:
-                    each.next, model.reserved = None, each.running is not None and each.running.model == event.number
+            model.last = model.done + any(device.running and device.running.model == event.number for device in self.devices)
+            for device in self.devices:
+                if device.next == event.number:
+                    device.next, model.reserved = None, device.running is not None and device.running.model == event.number
         elif event.what == "device returns":
             self.devices[event.number].available = True
         else:
@@ -202,7 +202,6 @@ class _Simulator:
         device.available, device.running, device.next, device.shard = False, None, None, None
 
     def _feed_device(self, number: int, device: DeviceState) -> None:
-        """Give an idle device a unit, and start it if its state is there."""
         if not device.available or device.running:
             return
         if device.next is None and (self.double_buffer or device.link <= self.now):
@@ -211,14 +210,13 @@ class _Simulator:
             self._start_unit(number, device)
 
     def _choose_next(self, device: DeviceState) -> None:
-        """Ask the policy for the device's next unit, and start copying its state in."""
         running = device.running
         candidates = [self._make_candidate(i, device) for i, model in enumerate(self.models) if model.is_idle(self.now)]
         if running and running.unit + 1 < self.models[running.model].last:
             candidates.append(self._make_candidate(running.model, device, ahead=1))
         if not candidates:
             return
-        candidates.sort(key=lambda each: (not each.here, each.model))
+        candidates.sort(key=lambda candidate: (not candidate.here, candidate.model))
         chosen = self.policy.choose(candidates, self.decisions).model
         self.decisions += 1
         model, successor = self.models[chosen], running is not None and running.model == chosen
@@ -231,9 +229,9 @@ class _Simulator:
 
     def _make_candidate(self, number: int, device: DeviceState, ahead: int = 0) -> Candidate:
         model = self.models[number]
-        here = ahead > 0 or (device.shard is not None and device.shard[0] == number)
+        is_local = ahead > 0 or (device.shard is not None and device.shard[0] == number)
         done = model.done + ahead
-        return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, here, done)
+        return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, is_local, done)
 
     def _start_unit(self, number: int, device: DeviceState) -> None:
         chosen = device.next
@@ -246,8 +244,8 @@ class _Simulator:
         self._wake_at(device.running.end)
 
     def _update_paces(self) -> None:
-        """Where devices share cores, adjust the speed of running units to the number of devices that compute now."""
-        busy = [each for each in self.devices if each.running]
+        """Adjust the speed of running units to the number of computing devices, for devices that share cores."""
+        busy = [device for device in self.devices if device.running]
         for device in busy:
             assert device.running is not None
             pace = self.jobs[device.running.model].unit(device.running.unit).seconds_among(len(busy))

@@ -1,7 +1,7 @@
-"""The events that the training of a fleet, or the timing of its units, emits: frozen values that a listener matches by class.
+"""Events of a fleet's training or timing: frozen values that a listener matches by class.
 
-A training emits `Progress` for its stages, `SchedulePredicted` before it begins and whenever a model has joined, then each `UnitDone`; one
-of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled` comes last, once.
+Training emits `Progress` for its stages, `SchedulePredicted` before it begins and whenever a model has joined, and
+`UnitDone` for each unit. The last event is exactly one of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled`.
 """
 
 from collections.abc import Callable
@@ -12,36 +12,36 @@ from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 
-# Commands to a fleet while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training answers.
+# Commands to a training fleet, sent by the handle of `engine.start_fleet`.
 #
-# Each is answered by `CommandDone` or `CommandRefused` (`training_events`).
+# Each is answered by `CommandDone` or `CommandRefused`.
 
 
 @dataclass(frozen=True)
 class AddModel:
-    """Train one more model; `engine.add_model_command` makes the payload: the model's pickle, in base64."""
+    """Train one more model; `payload` is the pickled model (`engine.add_model_command`)."""
 
     model: str
-    payload: str = field(default="", repr=False)
+    payload: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
 class StopModel:
-    """End a model after its current mini-batch; the others get its share of the devices."""
+    """End a model after its current mini-batch; the others take over its share of the devices."""
 
     model: str
 
 
 @dataclass(frozen=True)
 class RemoveDevice:
-    """Give a device, by its number, no further unit."""
+    """Give the device with this number no further units."""
 
     device: int
 
 
 @dataclass(frozen=True)
 class ReturnDevice:
-    """Give a device that was removed units again."""
+    """Give units to a removed device again."""
 
     device: int
 
@@ -49,16 +49,13 @@ class ReturnDevice:
 FleetCommand = AddModel | StopModel | RemoveDevice | ReturnDevice
 CommandQueue = SimpleQueue[FleetCommand]
 
-FLEET_COMMANDS = {"add": AddModel, "stop": StopModel, "leave": RemoveDevice, "return": ReturnDevice}
-"""Each member of `FleetCommand`, by its kind on the wire between processes."""
-
 
 @dataclass(frozen=True)
 class SchedulePredicted:
-    """The simulator's schedule of all models so far, from units that were timed; seconds from the start of the run.
+    """The simulator's schedule of all current models, from timed units; seconds from the start of the run.
 
-    - `names`: of the models, whose indices in this tuple are their numbers in `predicted`; `bound`: the lower bound on the makespan;
-    - `resumed_units`: for each model the units that its checkpoint has done; `unit_counts`: how many each will have at its end.
+    - `names`: of the models; `predicted` refers to them by index; `bound`: lower bound on the makespan;
+    - `resumed_units`: units done in each model's checkpoint; `unit_counts`: units of each model at its end.
     """
 
     names: tuple[str, ...]
@@ -72,10 +69,10 @@ class SchedulePredicted:
 
 @dataclass(frozen=True)
 class UnitDone:
-    """A unit's results are on the host: its model has `done` so many units of the `of` that it will have.
+    """The results of a unit are on the host: its model has `done` units of `of`.
 
-    - `loss`: of the mini-batch, if the unit computed it; `placed`: where and when it ran;
-    - `ended`: in words, why the model ends before its last mini-batch, if it does so by itself.
+    - `loss`: of the mini-batch, if the unit computed it; `placed`: where and when the unit ran;
+    - `ended`: the reason if the model ends by itself before its last mini-batch.
     """
 
     model: str
@@ -88,7 +85,7 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class ModelFailed:
-    """A model's data raised, with `done` units of the `of` begun ones on the host; the other models go on."""
+    """The data of a model raised an error, with `done` of `of` started units on the host; the other models continue."""
 
     model: str
     done: int
@@ -98,7 +95,7 @@ class ModelFailed:
 
 @dataclass(frozen=True)
 class CheckpointNotice:
-    """A part of a model's checkpoint was damaged; the text says from where it resumes."""
+    """Part of a model's checkpoint was damaged; `message` tells where the model resumes."""
 
     model: str
     message: str
@@ -106,10 +103,7 @@ class CheckpointNotice:
 
 @dataclass(frozen=True)
 class CommandDone:
-    """A command was carried out; for a model that was added or stopped, it has `done` units of the `of` that it will have.
-
-    An `AddModel` comes back without its payload.
-    """
+    """A command was carried out; a model added or stopped has `done` units of `of`. `AddModel` lacks its payload."""
 
     command: FleetCommand
     done: int | None = None
@@ -118,23 +112,19 @@ class CommandDone:
 
 @dataclass(frozen=True)
 class CommandRefused:
-    """A command was not carried out, and why; `command` is `None` for one that could not be read."""
+    """A command was refused, with the reason."""
 
-    command: FleetCommand | None
+    command: FleetCommand
     message: str
 
 
 @dataclass(frozen=True)
 class TrainingDone:
-    """The training has ended with what it measured."""
-
     measurement: FleetMeasurement
 
 
 @dataclass(frozen=True)
 class TimingDone:
-    """The timing has ended with the seconds of all units."""
-
     times: FleetTimes
 
 
@@ -152,18 +142,3 @@ TrainingEvent = (
     | Cancelled
 )
 TrainingListener = Callable[[TrainingEvent], None]
-
-TRAINING_EVENTS = {
-    "progress": Progress,
-    "schedule": SchedulePredicted,
-    "unit": UnitDone,
-    "model failed": ModelFailed,
-    "notice": CheckpointNotice,
-    "command done": CommandDone,
-    "command refused": CommandRefused,
-    "training done": TrainingDone,
-    "timing done": TimingDone,
-    "failed": Failed,
-    "cancelled": Cancelled,
-}
-"""Each member of `TrainingEvent`, by its kind on the wire between processes."""

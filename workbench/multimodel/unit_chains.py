@@ -1,4 +1,4 @@
-"""Models to be trained together, as chains of shard units (Hydra: Nagrecha and Kumar 2022, section 4.4)."""
+"""Models to train together, as chains of shard units (Hydra: Nagrecha and Kumar 2022, section 4.4)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from functools import cached_property
 
 from workbench.errors import FleetError
 
-MOST_DEVICES = 4_096  # of a simulation, which looks at each of them at each step
+MOST_DEVICES = 4_096  # the simulation visits every device at every step
 
 
 class Pass(StrEnum):
-    """What a unit computes for its shard; the last forward and the first backward of a mini-batch may be one, `forward_loss`."""
+    """Pass of a unit over its shard; `forward_loss` combines last forward and first backward pass."""
 
     FORWARD = "forward"
     FORWARD_LOSS = "forward_loss"
@@ -23,11 +23,12 @@ class Pass(StrEnum):
 class Unit:
     """One pass of one shard over one mini-batch (Hydra's shard unit). All times in seconds, on one device.
 
-    - `seconds`: compute time; a backward unit recomputes its shard from the saved input, which is counted here;
-    - `load`: to copy the shard's parameters and optimiser state from the host to the device; `store`: to copy what it changed back;
-    - `carry`: to copy the boundary activations or gradients it starts from, host to device; the unit before it stored as much;
-    - `slowed`: the relative slowdown for each other device that computes meanwhile, for devices that share cores;
-    - `pause`: the overhead between the unit before it on a device and its start, when its state is there.
+    - `seconds`: compute time; of a backward unit including the recomputation of its shard from the saved input;
+    - `load`: time to copy the shard's parameters and optimizer state to the device; `store`: to copy the changes back;
+    - `carry`: time to copy the boundary activations or gradients at its start to the device; the preceding unit stored
+      as much;
+    - `slowed`: additional seconds for each other computing device, if devices share cores;
+    - `pause`: overhead between the preceding unit on the device and its start once its state is loaded.
     """
 
     shard: int
@@ -40,7 +41,7 @@ class Unit:
     pause: float = 0.0
 
     def seconds_among(self, devices: int) -> float:
-        """Compute time while so many devices compute, this one included.
+        """Compute time while this number of devices compute, this one included.
 
         >>> Unit(0, Pass.FORWARD, 2.0, slowed=0.5).seconds_among(devices=3)
         3.0
@@ -49,18 +50,18 @@ class Unit:
 
     @property
     def least_time(self) -> float:
-        """The least of its compute times over the number of computing devices."""
+        """The smallest of its times, to detect negative ones."""
         return min(self.seconds, self.load, self.store, self.carry, self.slowed, self.pause)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One model: the units of a mini-batch in order, and how many mini-batches there are.
+    """One model: the units of a mini-batch in order, and the number of mini-batches.
 
     **Invariants**
 
-    - Names tell jobs of one fleet apart (`verify_names`).
-    - There is a unit, a mini-batch and an epoch; no time is negative.
+    - Names are unique in a fleet (`verify_names`).
+    - There is at least one unit, mini-batch and epoch; no time is negative.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Job:
         if not self.units or self.mini_batches < 1 or self.epochs < 1:
             summary = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
             raise FleetError(f"Model `{self.name}` has {summary}.", ["each must be at least 1"])
-        if any(each.least_time < 0 for each in self.units):
+        if any(shard_unit.least_time < 0 for shard_unit in self.units):
             raise FleetError(f"A unit of model `{self.name}` has a negative duration.", ["measure it again"])
 
     @cached_property
@@ -81,55 +82,55 @@ class Job:
 
     @property
     def length(self) -> int:
-        """Number of units in all."""
         return len(self.units) * self.mini_batches * self.epochs
 
     @property
     def seconds(self) -> float:
-        """Compute time in all, R_i in the bounds."""
+        """Total compute time, R_i in the bounds."""
         return self.mini_batch_seconds * self.mini_batches * self.epochs
 
     def with_contention(self, devices: int) -> "Job":
-        """The job with unit times as if so many devices compute all the time."""
-        return replace(self, units=tuple(replace(each, seconds=each.seconds_among(devices), slowed=0.0) for each in self.units))
+        """Return the job with unit times as if this number of devices always compute."""
+        return replace(
+            self, units=tuple(replace(shard_unit, seconds=shard_unit.seconds_among(devices), slowed=0.0) for shard_unit in self.units)
+        )
 
     def device_seconds(self, devices: int, done: int = 0) -> float:
-        """The least device time, over so many devices, that the rest of it takes: alone on all of them, or while all compute."""
+        """Least device time of the remaining units: alone, with all devices reserved for it, or while all compute."""
         least = (replace(each, seconds=min(each.seconds * devices, each.seconds_among(devices))) for each in self.units)
         return replace(self, units=tuple(least)).remaining(done)
 
     def unit(self, index: int) -> Unit:
-        """The unit at a position in the whole sequence."""
         return self.units[index % len(self.units)]
 
     def remaining(self, done: int) -> float:
-        """Seconds still to compute after `done` units: `((e - 1) b + c_e - 1) t + c_m` of Hydra's Algorithm 2.
+        """Remaining compute seconds after `done` units: `((e - 1) b + c_e - 1) t + c_m` of Hydra's Algorithm 2.
 
         >>> chain = tuple(Unit(0, Pass.FORWARD, 1.5) for _ in range(2))
         >>> Job("a", chain, mini_batches=10, epochs=2).remaining(done=6 * 2 + 1)
         40.5
         """
-        batches, into = divmod(done, len(self.units))
+        batches, offset = divmod(done, len(self.units))
         left = self.mini_batches * self.epochs - batches
-        return (left - 1) * self.mini_batch_seconds + sum(each.seconds for each in self.units[into:]) if left > 0 else 0.0
+        return (left - 1) * self.mini_batch_seconds + sum(shard_unit.seconds for shard_unit in self.units[offset:]) if left > 0 else 0.0
 
     def with_unit_seconds(self, index: int, seconds: float) -> "Job":
-        """The job with another time for one unit of the mini-batch: measured times feed the policy."""
-        units = tuple(replace(each, seconds=seconds) if i == index else each for i, each in enumerate(self.units))
+        """Replace the time of one unit of the mini-batch: measured times feed the policy."""
+        units = tuple(replace(shard_unit, seconds=seconds) if i == index else shard_unit for i, shard_unit in enumerate(self.units))
         return replace(self, units=units)
 
 
 def chain(name: str, seconds: tuple[float, ...], mini_batches: int = 1, epochs: int = 1) -> Job:
-    """A job of forward units with these times and no transfers.
+    """Return a job of forward units with these times and no transfers.
 
     >>> chain("a", (2.0, 2.0)).seconds
     4.0
     """
-    return Job(name, tuple(Unit(i, Pass.FORWARD, each) for i, each in enumerate(seconds)), mini_batches, epochs)
+    return Job(name, tuple(Unit(i, Pass.FORWARD, duration) for i, duration in enumerate(seconds)), mini_batches, epochs)
 
 
 def verify_names(names: Sequence[str]) -> None:
-    """Raises `FleetError` where there is no model, or two have the same name."""
+    """Raises `FleetError` without models or for duplicate names."""
     if not names:
         raise FleetError("The fleet has no models.", ["list at least one"])
     counts = Counter(names)
@@ -138,11 +139,11 @@ def verify_names(names: Sequence[str]) -> None:
 
 
 def verify_devices(devices: int) -> None:
-    """Raises `FleetError` for no device, and for more than a simulation supports."""
+    """Raises `FleetError` without devices, or for more than a simulation supports."""
     if devices < 1:
         raise FleetError(f"There are {devices} devices to train on.", ["at least one is required"])
     if devices > MOST_DEVICES:
         raise FleetError(
-            f"{devices:,} devices are {devices / MOST_DEVICES:,.0f} times what a fleet is simulated on, {MOST_DEVICES:,} at most.",
+            f"{devices:,} devices are {devices / MOST_DEVICES:,.0f} times the limit of a fleet simulation, {MOST_DEVICES:,}.",
             ["use at most one device per model: each model runs one unit at a time", f"give {MOST_DEVICES:,}"],
         )

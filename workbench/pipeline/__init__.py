@@ -1,1 +1,1 @@
-"""Pipelines: the tasks of a step in the order that a schedule gives them, and their costs. No device and no JAX."""
+"""Pipelines: the tasks of a step in schedule order, and their costs. Uses neither devices nor JAX."""

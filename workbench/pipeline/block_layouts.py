@@ -1,8 +1,8 @@
-"""How a plan lays out each block of its network: blocks that compute alike may be laid out apart, layer by layer.
+"""Shardings of each block of a network; equal blocks may be sharded differently, layer by layer.
 
-Parameters and batch data are sharded as the layout says. What blocks hand on is sharded as the compiler leaves it: Shardy is asked how the
-forward pass of a block shards its results where it is given what the blocks before it made. So does the engine, which compiles the
-tasks of a stage in this order and reads off each how it shards what it gives (`stage_programs.StagePrograms`).
+Parameters and batch data are sharded by the layout, values between blocks by the compiler: Shardy propagates through a
+block's forward pass from the results of the blocks before it. The engine does the same: it compiles the tasks of a
+stage in this order and reads the shardings of their results (`stage_programs.StagePrograms`).
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,7 @@ from workbench.tracing.stage_partition.network_blocks import Network
 
 @dataclass(frozen=True, eq=False)
 class LaidBlock:
-    """The first block that is alike, and laid out alike, and the stage as it sees it; `outputs` are the shardings of
-    `StageFunction.output_activations`."""
+    """The first of several equal blocks, and its stage; `outputs`: shardings of its output activations."""
 
     block: BlockTasks
     stage: StageContext
@@ -29,65 +28,63 @@ class LaidBlock:
 
     @cached_property
     def cost(self) -> BlockCost:
-        """The cost of the block on a device of the stage, estimated once: the bounds of a search ask for it before a plan does."""
+        """Cost of the block on a device of the stage, cached because the bounds of a search need it before a plan does."""
         with gc_paused():  # tracing leaves many live objects and little garbage
             return estimate_block(self.block, self.stage)
 
 
 @cache_with_owner
 def tasks_of(network: Network) -> tuple[BlockTasks, ...]:
-    """The tasks of every block alone."""
+    """Return the tasks of every single block."""
     return block_tasks(network)
 
 
 @cache_with_program(200)
-def laid_network(stage: StageContext, network: Network) -> tuple[LaidBlock, ...]:
-    """For each block of a network what to estimate in its place."""
-    return laid_blocks(stage, tasks_of(network))
+def lay_out_network(stage: StageContext, network: Network) -> tuple[LaidBlock, ...]:
+    """Return for each block of a network the equal block to estimate in its place."""
+    return lay_out_blocks(stage, tasks_of(network))
 
 
-def laid_blocks(stage: StageContext, blocks: Sequence[BlockTasks]) -> tuple[LaidBlock, ...]:
-    """For each block of a network, or each stage of a partition of it, what to estimate in its place."""
-    first: dict[tuple[object, ...], LaidBlock] = {}
-    traced: dict[tuple[object, ...], BlockTasks] = {}  # of those that differ in what they are given, one is traced for all
+def lay_out_blocks(stage: StageContext, blocks: Sequence[BlockTasks]) -> tuple[LaidBlock, ...]:
+    """Return for each block, or stage of a partition, the equal one to estimate in its place."""
+    laid: dict[tuple[object, ...], LaidBlock] = {}
+    traced: dict[tuple[object, ...], BlockTasks] = {}  # blocks that differ only in input shardings are traced once
     placed: dict[int, Sharding] = {}
-    found = []
+    result = []
     with gc_paused():  # tracing leaves many live objects and little garbage
         for block, arguments in zip(blocks, _list_arguments(stage, blocks), strict=True):
             function = block.stage.virtual_stage
-            given = tuple(placed[value] for value in function.input_activations)
-            alike = id(block.exemplar), arguments, _constraints_by_name(stage, block)
-            key = *alike, given
-            if key not in first:
-                first[key] = _lay_out(traced.setdefault(alike, block), stage, given)
-            placed |= zip(function.output_activations, first[key].outputs, strict=True)
-            found.append(first[key])
-    return tuple(found)
+            input_shardings = tuple(placed[value] for value in function.input_activations)
+            kind_key = id(block.exemplar), arguments, _constraints_by_name(stage, block)
+            key = *kind_key, input_shardings
+            if key not in laid:
+                laid[key] = _lay_out(traced.setdefault(kind_key, block), stage, input_shardings)
+            placed |= zip(function.output_activations, laid[key].outputs, strict=True)
+            result.append(laid[key])
+    return tuple(result)
 
 
 def _lay_out(block: BlockTasks, stage: StageContext, given: Sequence[Sharding]) -> LaidBlock:
-    """A block that is given values of these shardings."""
-    entering = tuple((f"input_activations/{i}", each) for i, each in enumerate(given))
-    made = dict(place_results(block.keeping_program, replace(stage, entering=entering)))
-    outputs = tuple(made[f"output_activations/{i}"] for i in range(len(block.stage.virtual_stage.output_activations)))
-    kept = tuple((path, each) for path, each in made.items() if path.startswith("kept/"))
+    entering = tuple((f"input_activations/{i}", sharding) for i, sharding in enumerate(given))
+    results = dict(place_results(block.keeping_program, replace(stage, entering=entering)))
+    outputs = tuple(results[f"output_activations/{i}"] for i in range(len(block.stage.virtual_stage.output_activations)))
+    residuals = tuple((path, sharding) for path, sharding in results.items() if path.startswith("kept/"))
     arriving = tuple((f"arriving/{i}", outputs[place]) for i, place in enumerate(block.stage.arriving))
-    return LaidBlock(block, replace(stage, entering=(*entering, *kept, *arriving)), outputs)
+    return LaidBlock(block, replace(stage, entering=(*entering, *residuals, *arriving)), outputs)
 
 
 def _list_arguments(stage: StageContext, blocks: Sequence[BlockTasks]) -> list[tuple[Sharding, ...]]:
-    """The shardings of the arguments of the whole program that each block reads."""
     plan = stage.plan
     placed = list(zip(plan.program.arguments, plan.argument_shardings, strict=True))
-    params, inputs = [each for tensor, each in placed if tensor.role is Role.PARAMETER], [placed[i][1] for i in plan.program.inputs]
-    found = []
+    params, inputs = [sharding for tensor, sharding in placed if tensor.role is Role.PARAMETER], [placed[i][1] for i in plan.program.inputs]
+    shardings = []
     for block in blocks:
         function, slices = block.stage.virtual_stage, block.stage.partition.network.flat.param_slices
-        found.append((*(params[slices[i][0].leaf] for i in function.param_slices), *(inputs[leaf] for leaf in function.batch)))
-    return found
+        shardings.append((*(params[slices[i][0].leaf] for i in function.param_slices), *(inputs[leaf] for leaf in function.batch)))
+    return shardings
 
 
 def _constraints_by_name(stage: StageContext, block: BlockTasks) -> tuple[tuple[str, Sharding], ...]:
-    """The constraints whose pattern may tell this block from others that are alike: it has the last word of a path of the block."""
+    """Return the constraints that may distinguish this block from equal ones: they contain its last name."""
     names = {path.rpartition("/")[2] for path in block.stage.virtual_stage.blocks}
-    return tuple(each for each in stage.layout.constraints if not names.isdisjoint(each[0].split("/")))
+    return tuple(constraint for constraint in stage.layout.constraints if not names.isdisjoint(constraint[0].split("/")))

@@ -1,8 +1,8 @@
-"""The cost of one block, or of one whole stage, estimated as a program of its own over the devices of a stage.
+"""Estimate the cost of a block, or of a whole stage, as a separate program over the devices of a stage.
 
-What is traced belongs to the network and is cached with it. The cost depends on the devices of one stage, and on nothing else of the plan:
-`StageContext` says what on, so that it is found in the cache for another schedule, another boundary, or another number of stages with the
-same devices per stage.
+The traced program belongs to the network and is cached with it. The cost depends only on the devices of one stage
+(`StageContext`), so that it is cached across schedules, boundaries, and numbers of stages with the same devices per
+stage.
 """
 
 import re
@@ -34,22 +34,23 @@ from workbench.reports.device_memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
-NOMINAL = 1e12  # operations per second where no hardware is chosen
-_NUMBER = re.compile(r"/\d+(?=/|$)")  # of a layer, in a path
+NOMINAL = 1e12  # FLOP/s without hardware
+_NUMBER = re.compile(r"/\d+(?=/|$)")  # a layer number in a path
 PlacedPaths = tuple[tuple[str, Sharding], ...]
-"""Arguments or results of a task, as `kept/2`, with their shardings."""
+"""Arguments or results of a task, such as `kept/2`, with their shardings."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """A plan as one stage of it sees it; with equal contexts, blocks cost the same.
+    """The part of a plan that determines the cost of a stage's blocks; equal contexts have equal costs.
 
-    - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
+    - `mesh`: the plan's without the stage axis; `physical_spans`: where each of its axes runs on the hardware beside
+      that axis;
     - `parts`: how the stage's devices share a micro-batch;
-    - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
-    - `plan`: one of the plans with this context, without its pipeline; its mesh has the axis of the stages, whose devices run other
-      programs. Where its optimiser's state lies does not count;
-    - `entering`: of one block, the shardings of what its tasks read beside parameters and batch (`block_layouts`).
+    - `layout`: the part of the plan's layout that affects blocks (`layout_of_blocks`);
+    - `plan`: one of the plans with this context, without its pipeline; its mesh includes the stage axis, whose devices
+      run other programs. The sharding of its optimizer state does not matter;
+    - `entering`: shardings of the inputs of a block's tasks other than parameters and batch (`block_layouts`).
     """
 
     program: Program
@@ -63,40 +64,40 @@ class StageContext:
 
     @property
     def anywhere(self) -> "StageContext":
-        """The same wherever its axes run: no sharding depends on that, what is sent takes other times."""
+        """The context without physical spans, which affect transfer times but no shardings."""
         return replace(self, physical_spans=())
 
     @property
     def adds_separately(self) -> bool:
-        """Whether a gradient is made before it is added to the sum: XLA:CPU has no dots that accumulate into an existing array."""
+        """Whether gradients are computed before they are accumulated: XLA:CPU has no dots that add to an array."""
         return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
 
 
 def make_stage_context(staged: StagedProgram) -> StageContext:
-    """The plan as each of its stages sees it."""
     plan = staged.plan
     mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
-    known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
-    runs = tuple(known.get(name, ()) for name in mesh.names)
+    spans_by_axis = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
+    spans = tuple(spans_by_axis.get(name, ()) for name in mesh.names)
     layout, parts = layout_of_blocks(plan), find_data_parallel_groups(staged)
-    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, plan.updated(pipeline=None, name=""))
+    return StageContext(plan.program, layout, plan.hardware, mesh, spans, parts, plan.updated(pipeline=None, name=""))
 
 
 def layout_of_blocks(plan: Plan) -> Layout:
-    """The layout without the overrides that meet the optimiser's state alone: no block reads it, so that blocks cost the same with and
-    without ZeRO's first stage."""
+    """Return the layout without overrides of optimizer state alone, so that blocks cost the same with ZeRO stage 1."""
     paths = [tensor.path for tensor in plan.program.arguments if tensor.role is not Role.OPTIMIZER_STATE]
-    read = tuple(each for each in plan.layout.overrides if any(matches(each[0], path) for path in paths))
-    return plan.layout if len(read) == len(plan.layout.overrides) else plan.layout.updated(overrides=read)
+    overrides = tuple(override for override in plan.layout.overrides if any(matches(override[0], path) for path in paths))
+    return plan.layout if len(overrides) == len(plan.layout.overrides) else plan.layout.updated(overrides=overrides)
 
 
 class TaskBytes(NamedTuple):
-    """Bytes of one task on one device, beyond parameters, accumulated gradients and the optimiser's state: what it reads, what it returns
-    (`made`), and what it has besides at its worst moment (`working`).
+    """Bytes of one task on one device, beyond parameters, accumulated gradients and optimizer state.
 
-    `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, input activations of the stage,
-    residuals of the forward pass; `arriving` are gradients of the stage's outputs, `pending` what the first half of a backward task made
-    for the second. `read` lists all of these by path. `anywhere` is `working` with what stays on the chip.
+    - `staying`: inputs that stay on the device between a micro-batch's tasks: batch data, the stage's input
+      activations, residuals;
+    - `arriving`: gradients of the stage's outputs; `pending`: values from the first half of a backward task for the
+      second;
+    - `made`: results; `working`: temporaries at the peak; `anywhere`: `working` including on-chip memory;
+    - `read`: all inputs by path.
     """
 
     staying: int
@@ -113,7 +114,6 @@ class TaskBytes(NamedTuple):
 
     @property
     def beside(self) -> int:
-        """All bytes but `staying`."""
         return self.arriving + self.pending + self.made + self.working
 
     @property
@@ -122,8 +122,10 @@ class TaskBytes(NamedTuple):
 
 
 class TogetherBytes(NamedTuple):
-    """Bytes that a block's forward and backward pass have as one program, beyond what it reads and returns: `kept` from one to the other,
-    `most` at the worst moment, and `anywhere`, with what stays on the chip, at the worst of those."""
+    """Bytes of a block's forward and backward pass as one program, beyond its inputs and results.
+
+    `kept`: from one pass to the other; `most`: at the peak; `anywhere`: at the peak including on-chip memory.
+    """
 
     kept: int
     most: int
@@ -131,10 +133,14 @@ class TogetherBytes(NamedTuple):
 
 
 class BlockCost(NamedTuple):
-    """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
-    without recomputation; the payload of the collectives in the forward task, and in the forward and the backward task; the bytes that
-    leave a device in them, and FLOP of the dots, in the same two ways; `once`: seconds that the first micro-batch takes in addition;
-    `shareable`: of those of forward and of backward, as many as replicas save at most that share parameters and gradients."""
+    """Cost of one block, for one micro-batch on one device of its stage, in seconds, without recomputation.
+
+    - `at_forward`, `at_backward`: bytes of the forward and backward task;
+    - `sent_*`: collective payload of the forward task, and of both tasks; likewise `outgoing_*`: bytes leaving the
+      device, and `flops_*`: FLOP of the dots;
+    - `once`: additional seconds of the first micro-batch;
+    - `shareable`: largest savings of forward and backward seconds for replicas that share parameters and gradients.
+    """
 
     path: str
     forward: float
@@ -157,25 +163,28 @@ class BlockCost(NamedTuple):
         return self.forward + self.backward_input + self.backward_weight
 
     def kept(self, places: Sequence[int]) -> int:
-        """Bytes on one device of these places in what the forward pass keeps for the backward pass."""
+        """Bytes on one device of these indices of the residuals."""
         read = dict(self.at_backward.read)
         return sum(read.get(f"kept/{place}", 0) for place in places)
 
 
 def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
-    """Estimate a block: its backward pass as the task that runs it, which reads what the forward pass left, and adds every gradient to the
-    sum over micro-batches. That is in the product where the back end has products that add to an array, else a pass over gradient and sum:
-    it costs a micro-batch the same however few samples it has."""
+    """Estimate a block.
+
+    Its backward pass is the actual task, which reads the residuals and accumulates every gradient: in the dot if the
+    back end has dots that add to an array, else in a pass over gradient and sum, whose cost per micro-batch is
+    independent of the number of samples.
+    """
     forward, backward_task = estimate_tasks(block, stage)
-    one, backward = _estimate_seconds(block, stage, forward, backward_task)
-    weight = backward * block.weight_share
-    sent_forward, sent_backward = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, backward_task))
-    outgoing = [sum(each.total_sent for each in task.collectives) for task in (forward, backward_task)]
+    forward_seconds, backward_seconds = _estimate_seconds(block, stage, forward, backward_task)
+    weight_seconds = backward_seconds * block.weight_share
+    sent_forward, sent_backward = (tuple(payload_by_axis_and_kind(task.collectives).items()) for task in (forward, backward_task))
+    outgoing = [sum(collective.total_sent for collective in task.collectives) for task in (forward, backward_task)]
     return BlockCost(
         block.stage.virtual_stage.blocks[0],
-        one,
-        backward - weight,
-        weight,
+        forward_seconds,
+        backward_seconds - weight_seconds,
+        weight_seconds,
         _count_task_bytes(forward),
         _count_task_bytes(backward_task),
         sent_forward,
@@ -190,31 +199,33 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
 
 
 def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
-    """Bytes of a block's forward and backward pass as one program, where the first operation of the backward pass runs and at most."""
+    """Estimate a block's passes as one program: bytes at the start of the backward pass, and at the peak."""
     both = _estimate_alone(block.both_program(stage.parts), stage)
     curve = both.over_step.curve()
     roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
-    alive = [sum(each) for each in zip(*roles, strict=True)] or [0]
-    turn = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
-    most = max(alive)
-    return TogetherBytes(min(alive[max(turn - 1, 0) : turn + 1], default=0), most, max(most, both.over_step.bytes_anywhere))
+    alive = [sum(counts_at_op) for counts_at_op in zip(*roles, strict=True)] or [0]
+    backward_start = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
+    peak = max(alive)
+    return TogetherBytes(
+        min(alive[max(backward_start - 1, 0) : backward_start + 1], default=0), peak, max(peak, both.over_step.bytes_anywhere)
+    )
 
 
 def estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
-    """The forward task and the backward task of a block as they run."""
-    running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
-    return _estimate_alone(block.forward_program, stage), _estimate_alone(running, stage)
+    """Estimate the forward and the backward task of a block as executed."""
+    backward_program = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
+    return _estimate_alone(block.forward_program, stage), _estimate_alone(backward_program, stage)
 
 
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
-    """Bytes of a task's program alone on the devices of a stage."""
+    """Bytes of a task's program on the devices of a stage."""
     return _count_task_bytes(_estimate_alone(program, stage))
 
 
 def _count_task_bytes(found: Estimate) -> TaskBytes:
     hardware = found.hardware
     tile = hardware.chip.array_tile if hardware else ()
-    sizes = [(each.tensor, tiled_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
+    sizes = [(argument.tensor, tiled_bytes(argument.local_shape, argument.tensor.dtype, tile)) for argument in found.arguments]
     read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
     state_bytes = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
     sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}
@@ -226,32 +237,35 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
 
 
 def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate, backward: Estimate) -> tuple[float, float]:
-    """Seconds forward and backward. Without hardware one for each `NOMINAL` operations or, if there are none, for as many bytes of traffic;
-    backward are then those of both passes, as one program, beyond the forward pass alone."""
+    """Return forward and backward seconds.
+
+    Without hardware: seconds per `NOMINAL` operations or, if there are none, bytes of traffic; backward is both passes
+    as one program less the forward pass.
+    """
     if forward.step_time is not None and backward.step_time is not None:
         return forward.step_time.total, backward.step_time.total
     both = _estimate_alone(block.both_program(stage.parts), stage)
-    counts = [each.flops.per_device for each in (forward, both)]
-    one, two = counts if any(counts) else (forward.traffic, both.traffic)
-    return one / NOMINAL, max(two - one, 0) / NOMINAL
+    counts = [estimate.flops.per_device for estimate in (forward, both)]
+    forward_count, both_count = counts if any(counts) else (forward.traffic, both.traffic)
+    return forward_count / NOMINAL, max(both_count - forward_count, 0) / NOMINAL
 
 
 def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
     layout, planned = _propagate_task(program, stage.anywhere)
-    whole = stage.plan
-    plan = Plan(program, whole.mesh, layout, hardware=whole.hardware, axis_assignment=whole.axis_assignment)
+    stage_plan = stage.plan
+    plan = Plan(program, stage_plan.mesh, layout, hardware=stage_plan.hardware, axis_assignment=stage_plan.axis_assignment)
     return estimate_propagated(plan, planned, stage.mesh)
 
 
 @cache_with_program(300)
 def _propagate_task(program: Program, stage: StageContext) -> tuple[Layout, Propagated]:
-    """The layout of a task, and Shardy's answer to it, which stages over other links share."""
+    """Return the layout of a task and Shardy's answer, shared by stages over other links."""
     plan = plan_task(program, stage)
     return plan.layout, partition(plan, plan.hardware)
 
 
 def place_results(program: Program, stage: StageContext) -> PlacedPaths:
-    """How Shardy leaves the results of a task, by path: each dimension with the round (`Sharding.priorities`) after which it was so."""
+    """Return Shardy's shardings of a task's results by path, each dimension with its propagation round."""
     return _place_results(program, stage.anywhere)
 
 
@@ -261,18 +275,18 @@ def _place_results(program: Program, stage: StageContext) -> PlacedPaths:
     rounds = sorted(
         {0, *(priority for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for priority in sharding.priorities)}
     )
-    after = [read_result_dims(_until_round(plan, each)) for each in rounds[:-1]]
-    found = []
+    dims_by_round = [read_result_dims(_until_round(plan, last)) for last in rounds[:-1]]
+    result = []
     for number, (tensor, dims) in enumerate(zip(program.results, read_result_dims(plan), strict=True)):
-        reached = (next((k for k, each in enumerate(after) if each[number][i] == axes), -1) for i, axes in enumerate(dims))
-        priorities = tuple(rounds[k] if axes else 0 for k, axes in zip(reached, dims, strict=True))
-        found.append((tensor.path, Sharding(dims, priorities=priorities)))
-    return tuple(found)
+        round_indices = (
+            next((k for k, results in enumerate(dims_by_round) if results[number][i] == axes), -1) for i, axes in enumerate(dims)
+        )
+        priorities = tuple(rounds[k] if axes else 0 for k, axes in zip(round_indices, dims, strict=True))
+        result.append((tensor.path, Sharding(dims, priorities=priorities)))
+    return tuple(result)
 
 
 def _until_round(plan: Plan, last: int) -> Plan:
-    """The plan as propagation sees it up to a round: without the axes whose turn is later."""
-
     def until(statements: Sequence[tuple[str, Sharding]]) -> tuple[tuple[str, Sharding], ...]:
         return tuple((pattern, sharding.until_round(last)) for pattern, sharding in statements)
 
@@ -281,20 +295,19 @@ def _until_round(plan: Plan, last: int) -> Plan:
 
 
 def plan_task(program: Program, stage: StageContext) -> Plan:
-    """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs as
-    they enter the block."""
+    """Plan a block's program: parameters and batch as in the whole plan, other inputs as they enter the block."""
     plan, layout, entering = stage.plan, stage.layout, dict(stage.entering)
-    by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
+    by_path = {arg.path: (arg, spec) for arg, spec in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
     overrides = []
     for tensor in program.arguments:
         if tensor.role in (Role.PARAMETER, Role.GRADIENT):
             path = tensor.path.removeprefix(f"{TOTAL}/")
-            whole, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
-            first = (stage.parts.axes,) if len(tensor.shape) > len(whole.shape) else ()
+            param, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
+            leading = (stage.parts.axes,) if len(tensor.shape) > len(param.shape) else ()
             dims = [dim or () for dim in sharding.dims]
-            param_dims = dims if whole.shape == tensor.shape[len(first) :] else [(), *dims[1:]]
+            param_dims = dims if param.shape == tensor.shape[len(leading) :] else [(), *dims[1:]]
             rounds = [sharding.priority(i) if axes else 0 for i, axes in enumerate(param_dims)]
-            overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims), priorities=(*(0 for _ in first), *rounds))))
+            overrides.append((f"/{tensor.path}", Sharding((*leading, *param_dims), priorities=(*(0 for _ in leading), *rounds))))
         else:
             at_rest = by_path[tensor.path][1] if tensor.path in by_path else entering.get("/".join(tensor.path.split("/")[:2]))
             if at_rest and (sharding := _divide_value(tensor, at_rest, plan)).axes:
@@ -304,27 +317,25 @@ def plan_task(program: Program, stage: StageContext) -> Plan:
 
 
 def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
-    """The plan with those constraints that name one of its values, and that divide what a micro-batch has of a dimension."""
     paths = dict.fromkeys(operation.path for operation in plan.program.operations)
     for pattern, sharding in constraints:
-        for each in _patterns_in_block(pattern, paths):
+        for block_pattern in _patterns_in_block(pattern, paths):
             with suppress(WorkbenchError):
-                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (each, sharding))))
+                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (block_pattern, sharding))))
     return plan
 
 
 def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """The pattern as it names values of a block: what is `layers/mlp/add` in a loop over layers is `layers/3/mlp/add` in a block."""
+    """Translate a pattern to a block: `layers/mlp/add` in a loop over layers is `layers/3/mlp/add` in a block."""
     if any(matches(pattern, path) for path in paths):
         return (pattern,)
     return tuple(f"/{path}" for path in paths if (unnumbered := _NUMBER.sub("", path)) != path and matches(pattern, unnumbered))
 
 
 def _divide_value(tensor: Tensor, at_rest: Sharding, plan: Plan) -> Sharding:
-    """The sharding of an activation, the first dimension first; an axis is left out where it does not divide what a micro-batch has of a
-    dimension, or already splits an earlier one."""
-    found: list[tuple[str, ...]] = []
-    for axes, size in zip((each or () for each in at_rest.dims), tensor.shape, strict=True):
-        is_taken = any(axes_overlap(axis, other) for axis in axes for each in found for other in each)
-        found.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
-    return Sharding(tuple(found), priorities=tuple(at_rest.priority(i) if axes else 0 for i, axes in enumerate(found)))
+    """Return an activation's sharding, without axes that do not divide the dimension or split an earlier one."""
+    dims: list[tuple[str, ...]] = []
+    for axes, size in zip((dim or () for dim in at_rest.dims), tensor.shape, strict=True):
+        is_taken = any(axes_overlap(axis, other) for axis in axes for used in dims for other in used)
+        dims.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
+    return Sharding(tuple(dims), priorities=tuple(at_rest.priority(i) if axes else 0 for i, axes in enumerate(dims)))

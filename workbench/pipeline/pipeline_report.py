@@ -1,4 +1,4 @@
-"""The planned pipeline of a plan: its virtual stages with their costs, and the step simulated over them."""
+"""The planned pipeline of a plan: virtual stages with their costs, and the simulated step."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,9 +15,10 @@ from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
-    """The pipeline report of a plan with a pipeline. Raises `PipelineError` where its program cannot be partitioned so.
+    """Return the report of a pipelined plan. Raises `PipelineError` if its program cannot be partitioned.
 
-    Without hardware seconds are nominal (`estimate_block_cost.NOMINAL`) and transfers take none: they serve to compare virtual stages only.
+    Without hardware, seconds are nominal (`estimate_block_cost.NOMINAL`) and transfers are free, which only serves to
+    compare virtual stages.
     """
     staged = staged_program(plan)
     return _report_of_partition(staged, plan_starts(staged))
@@ -27,7 +28,7 @@ def _report_of_partition(staged: StagedProgram, starts: Sequence[int]) -> Pipeli
     plan, spec, paths = staged.plan, staged.spec, staged.network.paths
     costs = partition_costs(staged, starts)
     bounds = (0, *starts, len(paths))
-    pieces = tuple(
+    virtual_stages = tuple(
         VirtualStage(number, spec.device_of(number), tuple(paths[a:b]), cost)
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
@@ -36,7 +37,7 @@ def _report_of_partition(staged: StagedProgram, starts: Sequence[int]) -> Pipeli
     step = simulate(spec, costs, transfer_of(plan))
     exact_memory = partial(_simulate_exact_memory, staged, tuple(starts), costs)
     return PipelineReport(
-        spec, pieces, step, capacity, blocks, partial(_report_of_partition, staged), partial(partition_costs, staged), exact_memory
+        spec, virtual_stages, step, capacity, blocks, partial(_report_of_partition, staged), partial(partition_costs, staged), exact_memory
     )
 
 

@@ -1,13 +1,13 @@
-"""Simulation of a pipelined step, task by task: when each starts, what it waited for, what every device holds meanwhile.
+"""Simulate a pipelined step task by task: start times, causes of waiting, and memory of every device.
 
-Each device does its tasks in the order of the schedule, each as soon as the device is free and what it waits for has arrived:
+Each device runs its tasks in schedule order, each as soon as the device is free and the task's inputs have arrived:
 
-    forward           the forward passes of the stages that send to this one
-    backward          its own forward pass, the backward passes of the stages it sends to
+    forward           results of the forward passes of the stages that send to this one
+    backward          its own forward pass, gradients from the stages it sends to
     backward_input    the same
     backward_weight   its own backward_input
 
-so a schedule gives an order, never a time. Recomputation is the first part of a backward task.
+A schedule therefore defines an order, not times. Recomputation is the first part of a backward task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +24,7 @@ from workbench.reports.simulated_pipeline import Arrival, SimulatedPipeline, Tas
 
 
 def simulate(spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER) -> SimulatedPipeline:
-    """A step of `spec`, whose virtual stages cost `costs`.
-
-    Raises `PipelineError` if there are not as many costs as virtual stages.
-    """
+    """Simulate a step of `spec`; raises `PipelineError` unless there is one cost per virtual stage."""
     if len(costs) != spec.virtual_stages:
         raise PipelineError(
             f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} virtual stages, "
@@ -44,10 +41,7 @@ def simulate_orders(
     transfer: Transfer = FREE_TRANSFER,
     recomputes: Callable[[int, int], bool] = lambda _micro_batch, _device: False,
 ) -> SimulatedPipeline:
-    """Simulate any orders of tasks, a schedule's or one's own; `recomputes(micro_batch, device)`.
-
-    Raises `PipelineError` if the devices would wait for each other for ever.
-    """
+    """Simulate tasks in any order; `recomputes(micro_batch, device)`. Raises `PipelineError` for a deadlock."""
     count = 1 + max((task.micro_batch for order in orders for task in order), default=-1)
     recomputed = tuple(tuple(recomputes(i, device) for i in range(count)) for device in range(len(orders)))
     walk = _DeviceWalk(orders, costs, transfer, recomputed)
@@ -58,7 +52,7 @@ def simulate_orders(
 
 @dataclass
 class _DeviceWalk:
-    """The simulation: each device runs as far as it can until it waits for another."""
+    """The simulation: each device advances until it waits for another."""
 
     orders: Orders
     costs: Sequence[StageCost]
@@ -77,9 +71,9 @@ class _DeviceWalk:
         self.sends = _invert_receives(self.receives)
         self.readers, self.makers = _nearest_first(self.sends), _nearest_first(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
-        self.arrived: dict[tuple[Task, int], float] = {}  # when a task's result arrived, on each stage that reads it
-        self.links: dict[tuple[int, int], float] = {}  # the time at which each link, or a device's port (to -1), is free again
-        self.waiting: dict[tuple[Task, int], int] = {}  # the device that continues once this has arrived
+        self.arrived: dict[tuple[Task, int], float] = {}  # arrival time of a task's result at each reading stage
+        self.links: dict[tuple[int, int], float] = {}  # when each link, or a device's port (to -1), becomes free
+        self.waiting: dict[tuple[Task, int], int] = {}  # device that continues after this arrival
 
     def run(self) -> None:
         ready = list(range(len(self.orders)))
@@ -89,16 +83,16 @@ class _DeviceWalk:
             while self.next[device] < len(order):
                 task = order[self.next[device]]
                 needs = tuple(self._list_needs(task))
-                if missing := next((each for each in needs if each not in self.arrived), None):
+                if missing := next((need for need in needs if need not in self.arrived), None):
                     self.waiting[missing] = device
                     break
                 self._run_task(task, device, needs)
                 self.next[device] += 1
-                ready += [self.waiting.pop(each) for each in self._list_arrivals(task) if each in self.waiting]
+                ready += [self.waiting.pop(arrival) for arrival in self._list_arrivals(task) if arrival in self.waiting]
         self._verify_done()
 
     def _list_needs(self, task: Task) -> Iterator[tuple[Task, int]]:
-        """The results that must have arrived at the task's stage: the task that made each, and the stage."""
+        """Yield the results that must have arrived at the task's stage, as (task that made it, stage)."""
         kind, stage, i = task
         if kind is Kind.FORWARD:
             for source, _ in self.receives[stage]:
@@ -116,7 +110,7 @@ class _DeviceWalk:
             yield task, stage
 
     def _list_receivers(self, task: Task) -> Sequence[tuple[int, int]]:
-        """The stages that read the task's result, the nearest first, and its bytes; a gradient is as large as the value it belongs to."""
+        """Return (stage, bytes) of the result's readers, nearest first; a gradient has the size of its value."""
         if task.kind is Kind.FORWARD:
             return self.readers[task.stage]
         return () if task.kind is Kind.BACKWARD_WEIGHT else self.makers[task.stage]
@@ -135,23 +129,21 @@ class _DeviceWalk:
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
-        """Send a task's result: from the end of the task, or from when the link or the port is free. What stays on its device costs
-        nothing."""
-        target, made = self.device_of[stage], self.spans[task].end
+        """Send a task's result once it is complete and the link or port is free; within a device this is free."""
+        target, end = self.device_of[stage], self.spans[task].end
         if target == device:
-            self.arrived[task, stage] = made
+            self.arrived[task, stage] = end
             return
         seconds = self.transfer.seconds(count)
         link = device, -1 if self.transfer.shared_port else target
-        begins = max(made, self.links.get(link, 0.0)) if self.transfer.overlapped else self.free[device]
-        self.links[link] = self.arrived[task, stage] = begins + seconds
+        start = max(end, self.links.get(link, 0.0)) if self.transfer.overlapped else self.free[device]
+        self.links[link] = self.arrived[task, stage] = start + seconds
         if self.transfer.overlapped:
-            self.arrivals.append(Arrival(task, stage, begins, begins + seconds, count))
+            self.arrivals.append(Arrival(task, stage, start, start + seconds, count))
         else:
-            self.free[device] = begins + seconds
+            self.free[device] = start + seconds
 
     def _task_seconds(self, task: Task, device: int) -> tuple[float, float]:
-        """Seconds of a task in all, and of the recomputation it begins with."""
         cost = self.costs[task.stage]
         if task.kind is Kind.FORWARD:
             return cost.forward, 0.0
@@ -170,8 +162,7 @@ _GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
 
 
 def _nearest_first(exchanged: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """What each stage exchanges with others, with the nearest first."""
-    return tuple(tuple(sorted(each, key=partial(_distance, stage))) for stage, each in enumerate(exchanged))
+    return tuple(tuple(sorted(others, key=partial(_distance, stage))) for stage, others in enumerate(exchanged))
 
 
 def _distance(stage: int, other: tuple[int, int]) -> int:
@@ -179,16 +170,15 @@ def _distance(stage: int, other: tuple[int, int]) -> int:
 
 
 def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """`receives` inverted: from sender to receivers."""
-    found: list[list[tuple[int, int]]] = [[] for _ in received]
+    sends: list[list[tuple[int, int]]] = [[] for _ in received]
     for stage, sources in enumerate(received):
         for source, count in sources:
-            found[source].append((stage, count))
-    return tuple(tuple(each) for each in found)
+            sends[source].append((stage, count))
+    return tuple(tuple(receivers) for receivers in sends)
 
 
 def diagram(schedule: Schedule, devices: int, micro_batches: int, chunks: int = 1) -> str:
-    """One row a device, one column a unit of time; `F1'` is the forward pass of micro-batch 1 on the device's second chunk.
+    """One row per device, one column per time unit; `F1'` is micro-batch 1 on the device's second chunk.
 
     >>> from workbench.core.schedules import schedule_named
     >>> print(diagram(schedule_named("gpipe"), devices=2, micro_batches=2))

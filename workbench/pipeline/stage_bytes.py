@@ -1,12 +1,12 @@
-"""Bytes of a virtual stage, from its blocks alone: while its tasks run, what a micro-batch leaves between them, what the parameters take,
-and what blocks hand on.
+"""Bytes of a virtual stage from its blocks: peaks of its tasks, data that a micro-batch keeps between them, parameters,
+and values between blocks.
 
-A task is one program for the compiler, whose temporaries are in the device's memory only where the chip has no room for all of them. Where
-it recomputes, the forward pass keeps no more for the backward pass than those two need as one program: much of what is kept between two
-tasks is computed again where it is read, as part of a kernel.
+A task is one compiled program, whose temporaries are in device memory only if they do not all fit on the chip. If
+it recomputes, the forward pass keeps only what both passes need as one program: many of the values kept between two
+tasks are then recomputed within the kernel that reads them.
 
-Letters: block i of the stage reads x_i of the block before, keeps K_i for its backward pass and needs W_i at its worst moment; its backward
-pass is given y_i and returns dx_i, which is written over x_i. During the backward pass of block i the stage has
+Notation: block i of the stage reads x_i of the previous block, keeps K_i for its backward pass and needs W_i at its peak; its backward
+pass gets y_i and returns dx_i, which overwrites x_i. During the backward pass of block i the stage has
 
     x_1 + .. + x_i-1  +  K_0 + .. + K_i-1  +  W_i + y_i + max(x_i, dx_i)
 """
@@ -22,7 +22,7 @@ from workbench.core.schedules.stage_cost import AtWork
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.tile_padding import tiled_bytes
-from workbench.pipeline.block_layouts import LaidBlock, laid_network, tasks_of
+from workbench.pipeline.block_layouts import LaidBlock, lay_out_network, tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, TogetherBytes, place_results
 from workbench.plan.plan import Plan
 from workbench.tracing.jaxpr.equations import size_of
@@ -32,8 +32,10 @@ from workbench.tracing.stage_partition.stage_update import accumulator_type
 
 
 def local_value_bytes(aval: Any, shards: int, tile: tuple[int, ...]) -> int:
-    """Bytes on one device of a value of a micro-batch that so many devices share along its first dimension, padded to the chip's tiles; of
-    one that cannot be shared so, its even part."""
+    """Bytes on one device of a value split into `shards` along its first dimension, padded to the chip's tiles.
+
+    An indivisible value counts as an equal fraction.
+    """
     even = size_of(aval) // shards
     is_plain = hasattr(aval.dtype, "itemsize") and len(aval.shape) > 0 and aval.shape[0] % shards == 0
     if not tile or not is_plain:
@@ -42,20 +44,25 @@ def local_value_bytes(aval: Any, shards: int, tile: tuple[int, ...]) -> int:
 
 
 def sum_value_bytes(avals: Iterable[Any], shards: int, tile: tuple[int, ...]) -> int:
-    """The same of several values."""
-    return sum(local_value_bytes(each, shards, tile) for each in avals)
+    """Total bytes of several values on one device, each as in `local_value_bytes`."""
+    return sum(local_value_bytes(aval, shards, tile) for aval in avals)
 
 
-def keeping_at_work(blocks: Sequence[BlockCost], residuals: int, arriving: int, outputs: int, departing: int, capacity: int) -> AtWork:
-    """Bytes at work where residuals are kept. `arriving`, `outputs`, `departing`: gradients of the stage's outputs, its outputs, gradients
-    of its inputs; `capacity`: of the chip's own memory."""
-    extra = max(max(each.at_forward.working - each.at_backward.staying, 0) for each in blocks)
-    anywhere = max(each.at_backward.anywhere + each.at_backward.arriving + each.at_backward.made for each in blocks)
-    beside = max(each.at_backward.beside for each in blocks)
+def bytes_keeping_residuals(
+    blocks: Sequence[BlockCost], residuals: int, arriving: int, outputs: int, departing: int, capacity: int
+) -> AtWork:
+    """Bytes of the running tasks if residuals are kept.
+
+    `arriving`, `outputs`, `departing`: gradients of the stage's outputs, its outputs, gradients of its inputs;
+    `capacity`: bytes of on-chip memory.
+    """
+    extra = max(max(block.at_forward.working - block.at_backward.staying, 0) for block in blocks)
+    anywhere = max(block.at_backward.anywhere + block.at_backward.arriving + block.at_backward.made for block in blocks)
+    beside = max(block.at_backward.beside for block in blocks)
     return AtWork(residuals + outputs + extra, residuals + (arriving + departing if anywhere <= capacity else max(beside, departing)))
 
 
-def recomputing_at_work(
+def bytes_recomputing(
     blocks: Sequence[BlockCost],
     together: Sequence[TogetherBytes],
     inputs: int,
@@ -64,10 +71,13 @@ def recomputing_at_work(
     departing: int,
     capacity: int,
 ) -> AtWork:
-    """The same where the stage keeps only its `inputs` and computes its forward pass again; `together`: of each block its forward and its
-    backward pass as one program."""
-    passed = max(each.at_forward.staying + each.at_forward.anywhere + each.at_forward.made for each in blocks)
-    forward = inputs + outputs if passed <= capacity else max(_forward_moments(blocks, inputs))
+    """Bytes of the running tasks if the stage keeps only its `inputs` and recomputes its forward pass.
+
+    `together`: each block's forward and backward pass as one program; the other arguments are those of
+    `bytes_keeping_residuals`.
+    """
+    forward_anywhere = max(block.at_forward.staying + block.at_forward.anywhere + block.at_forward.made for block in blocks)
+    forward = inputs + outputs if forward_anywhere <= capacity else max(_forward_moments(blocks, inputs))
     anywhere = max(_backward_moments(blocks, together, on_chip=True), default=0)
     if anywhere <= capacity:
         return AtWork(forward, inputs + arriving + departing)
@@ -76,39 +86,37 @@ def recomputing_at_work(
 
 def _forward_moments(blocks: Sequence[BlockCost], inputs: int) -> Iterator[int]:
     yield inputs + blocks[0].at_forward.made + blocks[0].at_forward.working
-    yield from (inputs + each.at_forward.whole for each in blocks[1:])
+    yield from (inputs + block.at_forward.whole for block in blocks[1:])
 
 
 def _backward_moments(blocks: Sequence[BlockCost], together: Sequence[TogetherBytes], *, on_chip: bool) -> Iterator[int]:
-    """Bytes beside the stage's inputs during the backward pass of each block; with `on_chip` wherever they are."""
+    """Yield the bytes beside the stage's inputs during the backward pass of each block; with `on_chip` in any memory."""
     before = 0
-    for number, (each, both) in enumerate(zip(blocks, together, strict=True)):
-        read = activation_bytes(each) if number else 0
+    for number, (block, both) in enumerate(zip(blocks, together, strict=True)):
+        read = activation_bytes(block) if number else 0
         working = both.anywhere if on_chip else both.most
-        yield before + working + each.at_backward.arriving + max(read, each.at_backward.made)
-        before += read + kept_in_one_program(each, both)
+        yield before + working + block.at_backward.arriving + max(read, block.at_backward.made)
+        before += read + kept_in_one_program(block, both)
 
 
 def kept_in_one_program(block: BlockCost, both: TogetherBytes) -> int:
-    """Bytes that a block keeps while later ones run; where a block alone has room for it on the chip, of several no more is known than that
-    it is at most all it needs, and what is kept between two tasks."""
+    """Bytes that a block keeps while later ones run; if 0 for one block on the chip, the upper bound for several."""
     return both.kept or min(block.at_backward.staying, both.anywhere)
 
 
 def activation_bytes(block: BlockCost) -> int:
-    """What a block reads of other blocks."""
+    """Bytes that a block reads from other blocks."""
     return sum(size for path, size in block.at_forward.read if path.startswith("input_activations/"))
 
 
-# What a micro-batch leaves on the devices of a virtual stage between its tasks, block by block, in bytes on one device.
+# Data of a micro-batch on the devices of a virtual stage between its tasks, by block, in bytes on one device.
 
 KeptBytes = tuple[tuple[int, int], ...]
-"""(block, bytes): of a residual the block that makes it, or reads it where another stage makes it."""
+"""(block, bytes): the block makes the residual, or reads it if another stage makes it."""
 
 
 class KeptByBlock(NamedTuple):
-    """The blocks of a network with the virtual stages that begin at `starts`, and the `sizes` of the values between them (`value_bytes`);
-    batch data is not counted."""
+    """Data kept by blocks of virtual stages from `starts`, without the batch; `sizes` are of values between blocks."""
 
     sizes: Sequence[int]
     costs: Sequence[BlockCost]
@@ -116,37 +124,37 @@ class KeptByBlock(NamedTuple):
     starts: tuple[int, ...]
 
     def residuals(self, stage: int) -> KeptBytes:
-        """What is kept from the forward to the backward pass: inside the blocks as it is sharded there, and values between blocks."""
+        """Bytes kept from the forward to the backward pass, inside and between blocks."""
         a, b = self._bounds[stage]
-        found = Counter[int]()
+        result = Counter[int]()
         values = {value: block for block in reversed(range(a, b)) for value in self.tasks[block].residuals.values}
         for block in range(a, b):
-            found[block] += self.costs[block].kept(self.tasks[block].residuals.inside)
+            result[block] += self.costs[block].kept(self.tasks[block].residuals.inside)
         for value, block in values.items():
-            found[block] += self.sizes[value]
-        return tuple(found.items())
+            result[block] += self.sizes[value]
+        return tuple(result.items())
 
     def input_activations(self, stage: int) -> KeptBytes:
-        """What a stage that recomputes keeps: the values that it reads of other stages."""
+        """Bytes kept by a stage that recomputes: the values that it reads from other stages."""
         a, b = self._bounds[stage]
         partition = self.tasks[0].stage.partition
         read = {value: block for block in reversed(range(a, b)) for value in partition.virtual_stages[block].input_activations}
-        found = Counter[int]()
+        result = Counter[int]()
         for value, block in read.items():
             if not a <= partition.values[value].maker < b:
-                found[block] += self.sizes[value]
-        return tuple(found.items())
+                result[block] += self.sizes[value]
+        return tuple(result.items())
 
     @property
     def _bounds(self) -> list[tuple[int, int]]:
         return list(pairwise((0, *self.starts, len(self.costs))))
 
 
-# Bytes of each parameter slice on one device of a stage: the slice, the sum of its gradients, and the optimiser's state for it.
+# Bytes of each parameter slice on one device of a stage.
 
 
 class SliceBytes(NamedTuple):
-    """Bytes on one device of a parameter slice, of its accumulated gradient, and of the optimiser's state for it."""
+    """Bytes on one device of a parameter slice, its accumulated gradient, and its optimizer state."""
 
     param: int
     sums: int
@@ -157,8 +165,8 @@ class SliceBytes(NamedTuple):
         return self.param + self.sums
 
 
-def weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
-    """The bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
+def param_slice_bytes(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
+    """Return the bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
     return _weigh_params(plan.updated(pipeline=None, name=""), network)
 
 
@@ -168,37 +176,41 @@ def _weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
     states: list[list[tuple[Tensor, Sharding]]] = [[] for _ in network.parameter_paths]
     for tensor, sharding, leaf in zip(
-        plan.program.arguments, plan.argument_shardings, leaves_of_arguments(network, plan.program.arguments), strict=True
+        plan.program.arguments, plan.argument_shardings, parameter_indices(network, plan.program.arguments), strict=True
     ):
         if leaf >= 0 and tensor.role is Role.OPTIMIZER_STATE:
             states[leaf].append((tensor, sharding))
-    found: dict[tuple[int, bool], SliceBytes] = {}  # layers of a stack are alike
+    result: dict[tuple[int, bool], SliceBytes] = {}  # layers of a stack are equal
     for (leaf, layer), _ in network.flat.param_slices:
-        if (leaf, layer is None) not in found:
+        if (leaf, layer is None) not in result:
             tensor, sharding = leaves[leaf]
-            types = tensor.dtype, str(accumulator_type(tensor.dtype, network.sums))
-            param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
-            state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
+            held = _local_bytes(tensor.shape, tensor.dtype, layer, sharding, plan)
+            if leaf in network.frozen:
+                result[leaf, layer is None] = SliceBytes(held, 0, 0)
+                continue
+            sums = _local_bytes(tensor.shape, str(accumulator_type(tensor.dtype, network.sums)), layer, sharding, plan)
+            state = sum(_local_bytes(moment.shape, moment.dtype, layer, placement, plan) for moment, placement in states[leaf])
             has_master = plan.program.precision.master is not None
-            copies = plan.hardware.runtime.copies_beside(tensor.dtype, has_master=has_master) if plan.hardware else 1.0
-            found[leaf, layer is None] = SliceBytes(param_bytes, sum_bytes, round(state * copies))
-    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
+            copies = plan.hardware.runtime.copies_beside(tensor.dtype, has_master=has_master) if plan.hardware else 0
+            alike = next((placement for each, placement in states[leaf] if each.shape == tensor.shape), sharding)
+            beside = copies * _local_bytes(tensor.shape, "float32", layer, alike, plan)
+            result[leaf, layer is None] = SliceBytes(held, sums, state + beside)
+    return tuple(result[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 
 
 @cache_with_owner
-def leaves_of_arguments(network: Network, arguments: tuple[Tensor, ...]) -> tuple[int, ...]:
-    """For each argument the number of the parameter that it is, or is the optimiser's state of; -1 for any other."""
+def parameter_indices(network: Network, arguments: tuple[Tensor, ...]) -> tuple[int, ...]:
+    """Return for each argument the number of its parameter, or of the parameter of its optimizer state; -1 for others."""
     number = {path.partition("/")[2]: leaf for leaf, path in enumerate(network.parameter_paths)}
-    found = []
+    leaves = []
     for tensor in arguments:
         is_state = tensor.role is Role.OPTIMIZER_STATE
         owner = find_parameter(tensor.path, number) if is_state else tensor.path.partition("/")[2]
-        found.append(number.get(owner or "", -1) if tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) else -1)
-    return tuple(found)
+        leaves.append(number.get(owner or "", -1) if tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) else -1)
+    return tuple(leaves)
 
 
 def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
-    """Bytes on one device; of a stacked tensor those of one layer."""
     dims = tuple(dim or () for dim in sharding.dims)
     if layer is not None:
         shape, dims = (1, *shape[1:]), ((), *dims[1:])
@@ -206,19 +218,18 @@ def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding
     return tiled_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)
 
 
-# Bytes, on one device, of what blocks hand on: to each other, and from one half of a backward task to the other.
+# Bytes on one device passed between blocks, and between the halves of a backward task.
 
 
 class HandedBytes(NamedTuple):
-    """Bytes of what the gradients of a block's weights read: `made` by the first half of its backward task or arrived, and `kept` by its
-    forward pass."""
+    """Input bytes of a block's weight gradients: `made` in its backward task or arrived, `kept` by the forward pass."""
 
     made: int
     kept: int
 
 
 class ValueBytes(NamedTuple):
-    """Bytes of a value between blocks as its maker leaves it: `held`, padded to the chip's tiles, and `sent` to another stage."""
+    """Bytes of a value between blocks: `held` by its maker, padded to tiles, and `sent` to another stage."""
 
     held: int
     sent: int
@@ -226,10 +237,10 @@ class ValueBytes(NamedTuple):
 
 @cache_with_program(5)
 def value_bytes(stage: StageContext, network: Network) -> tuple[ValueBytes, ...]:
-    """Of each value in the order of `StagePartition.values` with a boundary at every block."""
+    """Bytes of each value in the order of `StagePartition.values` with a boundary at every block."""
     values = tasks_of(network)[0].stage.partition.values
     placed: dict[int, Sharding] = {}
-    for block, laid in zip(tasks_of(network), laid_network(stage, network), strict=True):
+    for block, laid in zip(tasks_of(network), lay_out_network(stage, network), strict=True):
         placed |= zip(block.stage.virtual_stage.output_activations, laid.outputs, strict=True)
     tiles = _tile_of(stage), ()
     return tuple(
@@ -239,23 +250,23 @@ def value_bytes(stage: StageContext, network: Network) -> tuple[ValueBytes, ...]
 
 @cache_with_program(5)
 def handed_bytes(stage: StageContext, network: Network) -> tuple[HandedBytes, ...]:
-    """Of each block. Traces the halves of backward tasks: for schedules that split them."""
-    laid = laid_network(stage, network)
-    known = {each: _handed_by(each) for each in dict.fromkeys(laid)}
-    return tuple(known[each] for each in laid)
+    """Bytes handed over by each block. Traces the halves of backward tasks, for schedules that split them."""
+    laid = lay_out_network(stage, network)
+    by_block = {block: _handed_by(block) for block in dict.fromkeys(laid)}
+    return tuple(by_block[block] for block in laid)
 
 
 def _handed_by(laid: LaidBlock) -> HandedBytes:
     block, stage = laid.block, laid.stage
     first, second = block.half_programs(stage.parts, recompute=False, add_separately=stage.adds_separately)
     placed = dict(stage.entering) | dict(place_results(first, stage) if first else ())
-    found = {"pending": 0, "arriving": 0, "kept": 0, "input_activations": 0}
+    bytes_of = {"pending": 0, "arriving": 0, "kept": 0, "input_activations": 0}
     for tensor in second.arguments if second else ():
         group = tensor.path.partition("/")[0]
-        if tensor.role is Role.INPUT and group in found:
+        if tensor.role is Role.INPUT and group in bytes_of:
             sharding = placed["/".join(tensor.path.split("/")[:2])]
-            found[group] += tiled_bytes(sharding.local_shape(tensor.shape, stage.plan.mesh), tensor.dtype, _tile_of(stage))
-    return HandedBytes(found["pending"] + found["arriving"], found["kept"] + found["input_activations"])
+            bytes_of[group] += tiled_bytes(sharding.local_shape(tensor.shape, stage.plan.mesh), tensor.dtype, _tile_of(stage))
+    return HandedBytes(bytes_of["pending"] + bytes_of["arriving"], bytes_of["kept"] + bytes_of["input_activations"])
 
 
 def _tile_of(stage: StageContext) -> tuple[int, ...]:
@@ -263,7 +274,6 @@ def _tile_of(stage: StageContext) -> tuple[int, ...]:
 
 
 def _placed_bytes(aval: Any, sharding: Sharding, stage: StageContext, tile: tuple[int, ...]) -> int:
-    """Bytes of a value of this shape and type, padded to tiles."""
     if not hasattr(aval.dtype, "itemsize"):
         return size_of(aval)
     return tiled_bytes(sharding.local_shape(aval.shape, stage.plan.mesh), str(aval.dtype), tile)

@@ -1,7 +1,8 @@
-"""Memory of each virtual stage, task by task, from the whole virtual stage as one program: within a tenth of what is compiled.
+"""Memory of each virtual stage, task by task, from the whole virtual stage as one program: within 10 % of compiled
+programs.
 
-This is slower than a sum over blocks (`estimate_stage_costs`), about half a second for each distinct virtual stage, and cached: only the
-tasks that the schedule has are estimated, and virtual stages that are alike only once.
+This is slower than a sum over blocks (`estimate_stage_costs`), about 0.5 s per distinct virtual stage, and cached: only
+tasks of the schedule are estimated, and equal virtual stages only once.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost
-from workbench.pipeline.block_layouts import LaidBlock, laid_blocks
+from workbench.pipeline.block_layouts import LaidBlock, lay_out_blocks
 from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, place_results, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
@@ -22,7 +23,7 @@ from workbench.tracing.stage_partition.stage_tasks import StageTasks
 
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
-    """The costs of these virtual stages with their bytes replaced by those of whole virtual stages."""
+    """Replace the bytes in these costs with those of whole virtual stages."""
     spec, stage = staged.spec, make_stage_context(staged)
     virtual_stages = lay_out_stages(stage, staged.network, starts)
     return tuple(
@@ -32,24 +33,23 @@ def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Seq
 
 
 def _list_modes(spec: PipelineSpec, virtual_stage: int) -> set[bool]:
-    """Whether micro-batches are recomputed on a virtual stage, or not, or both."""
     stage = spec.device_of(virtual_stage)
     return {spec.recomputes(i, stage) for i in range(spec.micro_batches)}
 
 
 @cache_with_program(1500)
 def lay_out_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[LaidBlock, ...]:
-    """Each virtual stage as a program of its own; of those that are alike and laid out alike the first stands for all."""
+    """Lay out each virtual stage as a separate program; the first of equal ones with equal shardings is shared."""
     partition = partition_network(network, starts)
-    first: dict[tuple[object, ...], BlockTasks] = {}
+    exemplars: dict[tuple[object, ...], BlockTasks] = {}
     whole = [BlockTasks(StageTasks(partition, virtual_stage)) for virtual_stage in partition.virtual_stages]
-    likes = [first.setdefault(each.structural_key, each) for each in whole]
-    blocks = [each if like is each else BlockTasks(each.stage, like) for each, like in zip(whole, likes, strict=True)]
-    return laid_blocks(stage, blocks)
+    shared = [exemplars.setdefault(tasks.structural_key, tasks) for tasks in whole]
+    blocks = [tasks if exemplar is tasks else BlockTasks(tasks.stage, exemplar) for tasks, exemplar in zip(whole, shared, strict=True)]
+    return lay_out_blocks(stage, blocks)
 
 
 def _replace_memory(cost: StageCost, virtual_stage: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:
-    """The cost with the bytes of whole programs; figures for tasks that the schedule does not have stay as they were."""
+    """Use the bytes of whole programs; figures of tasks that the schedule does not have stay unchanged."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
     staying = [cost.residuals, cost.input_activations]
@@ -62,12 +62,14 @@ def _replace_memory(cost: StageCost, virtual_stage: BlockTasks, stage: StageCont
         staying[recompute] = backward.staying
         if schedule_named(spec.schedule).splits_backward:
             halves[recompute], staying[recompute] = _halves(virtual_stage, stage, recompute=recompute)
-    fed = sum(size for path, size in _forward_bytes(virtual_stage, stage, recompute=True).read if not path.startswith("input_activations/"))
+    batch_bytes = sum(
+        size for path, size in _forward_bytes(virtual_stage, stage, recompute=True).read if not path.startswith("input_activations/")
+    )
     return replace(
         cost,
         residuals=staying[False],
         input_activations=staying[True],
-        batch_inputs=fed,
+        batch_inputs=batch_bytes,
         at_work=(at_work[0], at_work[1]),
         halves=(halves[0], halves[1]),
     )
@@ -85,16 +87,15 @@ def _backward_bytes(virtual_stage: BlockTasks, stage: StageContext, *, recompute
 
 @cache_with_owner
 def _halves(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
-    """Bytes of the halves of a backward task, and what stays from the forward pass to the first of them."""
     programs = virtual_stage.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
-    made = place_results(programs[0], stage) if programs[0] else ()
-    handing = replace(stage, entering=(*stage.entering, *made))
-    first, second = _half_bytes(programs[0], stage), _half_bytes(programs[1], handing)
+    first_results = place_results(programs[0], stage) if programs[0] else ()
+    second_stage = replace(stage, entering=(*stage.entering, *first_results))
+    first, second = _half_bytes(programs[0], stage), _half_bytes(programs[1], second_stage)
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
-    later = sum(only_second.values())  # held while the first half runs
+    later_bytes = sum(only_second.values())  # resident while the first half runs
     staying = first.staying + sum(size for path, size in only_second.items() if not path.startswith("arriving/"))
-    return Halves(first.whole + later, second.reads, second.whole), staying
+    return Halves(first.whole + later_bytes, second.reads, second.whole), staying
 
 
 def _half_bytes(program: Program | None, stage: StageContext) -> TaskBytes:

@@ -1,4 +1,4 @@
-"""How long transfers between two stages take, and whether the devices compute meanwhile."""
+"""Duration of transfers between two stages, and whether devices compute meanwhile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`seconds(bytes)` from one stage to another; without `overlapped` the sender does nothing else meanwhile.
+    """`seconds(bytes)` from one stage to another; without `overlapped` the sender idles meanwhile.
 
-    Transfers over one link, in one direction, go one after the other; different links, and the two directions of one, do not share
-    bandwidth. Behind a switch (PCIe, NVSwitch) all that a device sends goes through its one port, `shared_port`: a skip that crosses many
-    stages waits for what the next stage is sent, and delays what follows.
+    Transfers over one link in one direction run in sequence; different links, and both directions of a link, share no
+    bandwidth. Behind a switch (PCIe, NVSwitch) all sends of a device use its only port, `shared_port`: a skip
+    connection over many stages waits for the send to the next stage, and delays later sends.
     """
 
     seconds: Callable[[int], float]
@@ -24,7 +24,7 @@ class Transfer:
 
     @classmethod
     def at(cls, bandwidth: float, latency: float = 0.0, *, overlapped: bool = True, shared_port: bool = False) -> "Transfer":
-        """The transfer over a link of `bandwidth` bytes a second and `latency` seconds.
+        """Return the transfer over a link of `bandwidth` bytes per second and `latency` seconds.
 
         >>> Transfer.at(100.0, latency=0.5).seconds(200)
         2.5
@@ -36,8 +36,7 @@ FREE_TRANSFER = Transfer(lambda _: 0.0)
 
 
 def transfer_of(plan: Plan) -> Transfer:
-    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation unless the
-    runtime waits for it."""
+    """Return the transfer between stages over the pipeline axis, overlapped unless the runtime waits for sends."""
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE_TRANSFER

@@ -1,5 +1,6 @@
-"""What the devices of one stage run in a step, task by task, and its figures: what they send, compute, wait for and hold of the program's
-arguments."""
+"""Work of one stage's devices in a step by task, with its figures: communication, computation, idle time, and resident
+arguments.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from workbench.cost.value_records import kernel_list
 from workbench.pipeline.block_layouts import tasks_of
 from workbench.pipeline.estimate_block_cost import StageContext, estimate_tasks, make_stage_context
 from workbench.pipeline.estimate_stage_costs import block_costs, estimate_each
-from workbench.pipeline.stage_bytes import KeptByBlock, leaves_of_arguments, value_bytes, weigh_params
+from workbench.pipeline.stage_bytes import KeptByBlock, param_slice_bytes, parameter_indices, value_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.reports.collective import Collective, sent_bytes
 from workbench.reports.device_memory import Alive
@@ -30,12 +31,15 @@ from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network_blocks import Network
 
-_GRAD = "grad/"  # before the path of an operation of the backward pass
+_GRAD = "grad/"  # prefix of paths in the backward pass
 
 
 class StageBlock(NamedTuple):
-    """One block on its stage: `forward` and `backward` are estimates of one micro-batch, of this block or of an earlier one that is alike,
-    whose path is `like`; `forwards` and `backwards` say how often they run in a step. `number` is the virtual stage."""
+    """One block of a stage with the number of its tasks' executions per step (`forwards`, `backwards`).
+
+    `forward`, `backward`: estimates of one micro-batch, possibly of an earlier equal block, whose path is `like`;
+    `number`: its virtual stage.
+    """
 
     path: str
     like: str
@@ -46,7 +50,7 @@ class StageBlock(NamedTuple):
     backwards: int
 
     def path_of(self, path: str) -> str:
-        """The path of an operation as it is in this block: what is estimated may be `layers/0` where this is `layers/3`."""
+        """Translate an operation's path to this block: the estimate may be of `layers/0` for the block `layers/3`."""
         grad = _GRAD if path.startswith(_GRAD) else ""
         rest = path.removeprefix(grad)
         inside = rest == self.like or rest.startswith(f"{self.like}/")
@@ -54,13 +58,12 @@ class StageBlock(NamedTuple):
 
     @property
     def runs(self) -> tuple[tuple[Estimate, int], tuple[Estimate, int]]:
-        """Each task with its executions a step."""
         return (self.forward, self.forwards), (self.backward, self.backwards)
 
 
 @dataclass(frozen=True, eq=False)
 class StageWork:
-    """The blocks of one stage in the order of the network; `context` is the plan as the stage sees it."""
+    """Blocks of one stage in network order; `context` is the stage's view of the plan."""
 
     staged: StagedProgram
     planned: PipelineReport
@@ -70,7 +73,6 @@ class StageWork:
 
     @property
     def runs(self) -> Iterator[tuple[StageBlock, Estimate, int]]:
-        """Each task of each block with its executions a step; those that run."""
         for block in self.blocks:
             for estimated, times in block.runs:
                 if times:
@@ -78,7 +80,6 @@ class StageWork:
 
 
 def stage_work(staged: StagedProgram, planned: PipelineReport) -> tuple[StageWork, ...]:
-    """The work of each stage of a planned pipeline."""
     context = make_stage_context(staged)
     estimates = _block_estimates(context, staged.network)
     return tuple(
@@ -94,12 +95,11 @@ class _BlockEstimates(NamedTuple):
 
 @cache_with_program(12_000)
 def _block_estimates(context: StageContext, network: Network) -> dict[str, _BlockEstimates]:
-    """By the path of each block."""
     return dict(zip(network.paths, estimate_each(_named_tasks, context, network), strict=True))
 
 
 def _named_tasks(block: BlockTasks, stage: StageContext) -> _BlockEstimates:
-    """The estimates of a block, with the path of the block whose trace is estimated."""
+    """Estimate a block; `like` is the path of the block whose trace is estimated."""
     return _BlockEstimates(block.exemplar.stage.virtual_stage.blocks[0], *estimate_tasks(block, stage))
 
 
@@ -112,24 +112,24 @@ def _blocks_of(planned: PipelineReport, device: int, estimates: dict[str, _Block
                 yield StageBlock(path, like, virtual_stage.number, forward, backward, len(recomputed) + sum(recomputed), len(recomputed))
 
 
-# The figures of one stage over a step, each a sum over its blocks: what it sends, computes and waits for.
+# Figures of one stage over a step, each a sum over its blocks.
 
 UPDATE = "update"
-"""The path of what runs once a step, behind the last task."""
-_GRADIENT_SUM = f"{UPDATE}/reduce_sum"  # as the operation is called in the program that runs
+"""Path of the work after the last task, once per step."""
+_GRADIENT_SUM = f"{UPDATE}/reduce_sum"  # name of the operation in the executed program
 
 
 def stage_collectives(work: StageWork) -> tuple[Collective, ...]:
-    """The collectives among the devices of the stage, alike ones together: of all tasks, and the sums of gradients of the update."""
+    """Return the merged collectives among the stage's devices: of all tasks, and the update's gradient sums."""
     counts = Counter[Collective]()
     for block, estimated, times in work.runs:
-        for each in estimated.collectives:
-            counts[replace(each, path=block.path_of(each.path), count=1)] += each.count * times
-    return (*(replace(each, count=count) for each, count in counts.items()), *update_collectives(work))
+        for collective in estimated.collectives:
+            counts[replace(collective, path=block.path_of(collective.path), count=1)] += collective.count * times
+    return (*(replace(collective, count=count) for collective, count in counts.items()), *update_collectives(work))
 
 
 def update_collectives(work: StageWork) -> Iterator[Collective]:
-    """The sums of gradients over the devices that share the micro-batches, once a step."""
+    """Yield the gradient sums over the devices that share the micro-batches, once per step."""
     plan, step = work.staged.plan, work.planned.simulated
     for stage in step.stages_of(work.device):
         for (axes, kind), payload in step.costs[stage].sent_update:
@@ -140,26 +140,28 @@ def update_collectives(work: StageWork) -> Iterator[Collective]:
 
 
 def stage_kernels(work: StageWork) -> tuple[Kernel, ...]:
-    """The kernels of all tasks, the longest first; empty without hardware."""
+    """Return the kernels of all tasks, longest first; empty without hardware."""
     counts = Counter[Kernel]()
     for block, estimated, times in work.runs:
         if estimated.times is not None:
-            for each in kernel_list(estimated.plan.program, estimated.partitioned, estimated.kernels, estimated.times):
-                counts[replace(each, path=block.path_of(each.path), count=1)] += each.count * times
-    return tuple(sorted((replace(each, count=n) for each, n in counts.items()), key=lambda each: (-each.total_seconds, each.path)))
+            for kernel in kernel_list(estimated.plan.program, estimated.partitioned, estimated.kernels, estimated.times):
+                counts[replace(kernel, path=block.path_of(kernel.path), count=1)] += kernel.count * times
+    return tuple(
+        sorted((replace(merged, count=n) for merged, n in counts.items()), key=lambda merged: (-merged.total_seconds, merged.path))
+    )
 
 
 def stage_dots(work: StageWork) -> tuple[DotCost, ...]:
-    """The dots of all tasks, the largest on one device first."""
+    """Return the dots of all tasks, largest per device first."""
     counts = Counter[DotCost]()
     for block, estimated, times in work.runs:
-        for each in list_dots(estimated.plan.program, estimated.plan.mesh, estimated.partitioned):
-            counts[replace(each, path=block.path_of(each.path), count=1)] += each.count * times
-    return tuple(sorted((replace(each, count=n) for each, n in counts.items()), key=lambda each: -each.per_device * each.count))
+        for dot in list_dots(estimated.plan.program, estimated.plan.mesh, estimated.partitioned):
+            counts[replace(dot, path=block.path_of(dot.path), count=1)] += dot.count * times
+    return tuple(sorted((replace(merged, count=n) for merged, n in counts.items()), key=lambda merged: -merged.per_device * merged.count))
 
 
 def stage_flops(work: StageWork) -> Flops:
-    """Operations of the stage in a step: `unique` over its devices, what is computed again included; `model` without that."""
+    """FLOPs of the stage in a step: `unique` over its devices including recomputation; `model` without it."""
     unique = sum(estimated.flops.unique * times for _, estimated, times in work.runs)
     local = sum(estimated.flops.per_device * times for _, estimated, times in work.runs)
     model = sum(estimated.flops.unique * block.backwards for block in work.blocks for estimated, _ in block.runs)
@@ -172,30 +174,32 @@ def count_kernels(work: StageWork) -> int:
 
 
 def stage_traffic(work: StageWork) -> int:
-    """Bytes that one device reads and writes in its memory in a step: for its tasks, and once for the update."""
+    """Memory bytes that one device reads and writes in a step: for its tasks, and once for the update."""
     return sum(estimated.traffic * times for _, estimated, times in work.runs) + 2 * work.planned.resident(work.device)
 
 
 def seconds_at_peak(work: StageWork) -> float:
-    """How long a device of the stage would compute its dots at the peak, with all that it computes again."""
+    """Seconds of a stage's dots at peak FLOP/s, including recomputation."""
     times = ((estimated.step_time, count) for _, estimated, count in work.runs if estimated.step_time is not None)
-    return sum(each.hfu * each.total * count for each, count in times)
+    return sum(step_time.hfu * step_time.total * count for step_time, count in times)
 
 
 def stage_step_time(work: StageWork, whole: StepTime, at_peak: float) -> StepTime:
-    """The step of one device of the stage in its parts, which sum to the pipeline's: kernels and communication of its tasks and of its
-    update, and `idle`, the rest, in which it waits for other stages. `whole` is that of the program as one, for its names; a device of any
-    stage computes `at_peak` seconds in the mean."""
-    found = [(estimated.step_time, times) for _, estimated, times in work.runs if estimated.step_time is not None]
+    """Return the step time of one device of the stage by part, with the same total as the pipeline.
+
+    `idle` is the rest, waiting for other stages. `whole` is the step time as a single program, used for its names;
+    `at_peak` is the mean of `seconds_at_peak` over stages.
+    """
+    tasks = [(estimated.step_time, times) for _, estimated, times in work.runs if estimated.step_time is not None]
     parts = {
-        name: sum(getattr(each, name) * times for each, times in found)
+        name: sum(getattr(step_time, name) * times for step_time, times in tasks)
         for name in ("arithmetic", "memory", "launch", "exposed", "hidden", "host", "unestimated")
     }
     step = work.planned.simulated
-    begins, ends = step.update_span(work.device)
-    waited = sum(each.seconds for each in update_collectives(work))
-    parts["memory"] += max(ends - begins - waited, 0.0)
-    parts["exposed"] += waited
+    start, end = step.update_span(work.device)
+    exposed = sum(collective.seconds for collective in update_collectives(work))
+    parts["memory"] += max(end - start - exposed, 0.0)
+    parts["exposed"] += exposed
     busy = sum(parts[name] for name in ("arithmetic", "memory", "launch", "exposed", "host"))
     share = whole.total / step.seconds if step.seconds else 0.0
     idle = max(step.seconds - busy, 0.0)
@@ -203,93 +207,95 @@ def stage_step_time(work: StageWork, whole: StepTime, at_peak: float) -> StepTim
     return replace(whole, **parts, idle=idle, mfu=whole.mfu * share, hfu=hfu)
 
 
-# What a stage holds of the program: its slices of parameters, their gradients and the optimiser's state, and what micro-batches keep.
+# Memory of a stage: slices of parameters, gradients and optimizer state, and residuals of micro-batches.
 
 
 @dataclass(frozen=True, eq=False)
 class ResidentSlices:
-    """The slices of one stage. A parameter that several virtual stages read is held, with its gradient, by each; the first of all updates
-    it, and has the optimiser's state."""
+    """Parameter slices of one stage.
+
+    A parameter that several virtual stages read is resident, with its gradient, on each; the first one updates it and
+    has its optimizer state.
+    """
 
     work: StageWork
 
     @cached_property
     def _counts(self) -> tuple[Counter[int], Counter[int]]:
-        """For each parameter slice: how many virtual stages of this stage hold it, and how many update it."""
+        """For each parameter slice the number of this stage's virtual stages that hold it, and that update it."""
         planned, tasks = self.work.planned, tasks_of(self.work.staged.network)
-        ends = list(accumulate(len(each.blocks) for each in planned.virtual_stages))
-        held, owned, seen = Counter[int](), Counter[int](), set[int]()
+        ends = list(accumulate(len(virtual_stage.blocks) for virtual_stage in planned.virtual_stages))
+        holders, owners, seen = Counter[int](), Counter[int](), set[int]()
         for virtual_stage, end in zip(planned.virtual_stages, ends, strict=True):
             blocks = tasks[end - len(virtual_stage.blocks) : end]
-            slices = {each for task in blocks for each in task.stage.virtual_stage.param_slices}
+            slices = {number for task in blocks for number in task.stage.virtual_stage.param_slices}
             if virtual_stage.device == self.work.device:
-                held.update(slices)
-                owned.update(slices - seen)
+                holders.update(slices)
+                owners.update(slices - seen)
             seen |= slices
-        return held, owned
+        return holders, owners
 
     @cached_property
     def by_role(self) -> dict[Role, int]:
         """Bytes that stay throughout the step; their sum is the resident bytes of the stage."""
-        weights = weigh_params(self.work.staged.plan, self.work.staged.network)
-        held, owned = self._counts
+        weights = param_slice_bytes(self.work.staged.plan, self.work.staged.network)
+        holders, owners = self._counts
         return {
-            Role.PARAMETER: sum(weights[each].param * count for each, count in held.items()),
-            Role.GRADIENT: sum(weights[each].sums * count for each, count in held.items()),
-            Role.OPTIMIZER_STATE: sum(weights[each].state * count for each, count in owned.items()),
+            Role.PARAMETER: sum(weights[number].param * count for number, count in holders.items()),
+            Role.GRADIENT: sum(weights[number].sums * count for number, count in holders.items()),
+            Role.OPTIMIZER_STATE: sum(weights[number].state * count for number, count in owners.items()),
         }
 
     @cached_property
     def alive(self) -> tuple[Alive, ...]:
-        """The same by path: each parameter, its gradients, and the optimiser's state for it."""
+        """Bytes that stay throughout the step by path and role."""
         network = self.work.staged.network
-        weights = weigh_params(self.work.staged.plan, network)
-        held, owned = self._counts
-        found: dict[tuple[str, Role], list[int]] = {}
-        for role, counts in ((Role.PARAMETER, held), (Role.GRADIENT, held), (Role.OPTIMIZER_STATE, owned)):
-            for each, count in counts.items():
-                size = {Role.PARAMETER: weights[each].param, Role.GRADIENT: weights[each].sums}.get(role, weights[each].state)
-                path = network.parameter_paths[network.flat.param_slices[each][0].leaf]
-                entry = found.setdefault((path, role), [0, 0])
+        weights = param_slice_bytes(self.work.staged.plan, network)
+        holders, owners = self._counts
+        entries: dict[tuple[str, Role], list[int]] = {}
+        for role, counts in ((Role.PARAMETER, holders), (Role.GRADIENT, holders), (Role.OPTIMIZER_STATE, owners)):
+            for number, count in counts.items():
+                size = {Role.PARAMETER: weights[number].param, Role.GRADIENT: weights[number].sums}.get(role, weights[number].state)
+                path = network.parameter_paths[network.flat.param_slices[number][0].leaf]
+                entry = entries.setdefault((path, role), [0, 0])
                 entry[0] += size * count
                 entry[1] += count
-        return tuple(Alive(path, role, size, count) for (path, role), (size, count) in found.items())
+        return tuple(Alive(path, role, size, count) for (path, role), (size, count) in entries.items())
 
     def kept_parts(self, stage: int, *, recomputed: bool) -> Iterator[tuple[str, int]]:
-        """What one micro-batch keeps on a virtual stage, by block, in bytes."""
+        """Yield the bytes that one micro-batch keeps on a virtual stage, by block."""
         staged = self.work.staged
-        starts = tuple(accumulate(len(each.blocks) for each in self.work.planned.virtual_stages[:-1]))
-        sizes = [each.held for each in value_bytes(self.work.context, staged.network)]
+        starts = tuple(accumulate(len(virtual_stage.blocks) for virtual_stage in self.work.planned.virtual_stages[:-1]))
+        sizes = [value.held for value in value_bytes(self.work.context, staged.network)]
         kept = KeptByBlock(sizes, block_costs(staged), tasks_of(staged.network), starts)
-        why = "its input, for recomputation" if recomputed else "kept for its backward pass"
+        reason = "its input, for recomputation" if recomputed else "kept for its backward pass"
         for block, size in kept.input_activations(stage) if recomputed else kept.residuals(stage):
-            yield f"{staged.network.paths[block]} ({why})", size
+            yield f"{staged.network.paths[block]} ({reason})", size
 
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
-        """The arguments of the program, of each the layers that the stage holds; the batch where it reads it."""
+        """Arguments of the program with the stage's layers; the batch only if the stage reads it."""
         plan, network = self.work.staged.plan, self.work.staged.network
-        leaves = leaves_of_arguments(network, plan.program.arguments)
+        leaves = parameter_indices(network, plan.program.arguments)
         placed = zip(plan.program.arguments, plan.argument_shardings, leaves, strict=True)
-        return tuple(found for each in placed if (found := self._place(*each)) is not None)
+        return tuple(placement for entry in placed if (placement := self._place(*entry)) is not None)
 
     def _place(self, tensor: Tensor, sharding: Sharding, leaf: int) -> Placement | None:
-        """The tensor with the layers that the stage holds of it; `None` where it holds nothing."""
         mesh = self.work.staged.plan.mesh
         if tensor.role is Role.INPUT:
             return Placement(tensor, sharding, mesh) if tensor.path in self._batch_paths else None
         counts, slices = self._counts[tensor.role is Role.OPTIMIZER_STATE], self.work.staged.network.flat.param_slices
-        layers = [slices[each][0].layer for each in self._slices_of_leaf.get(leaf, ()) if each in counts]
+        layers = [slices[number][0].layer for number in self._slices_of_leaf.get(leaf, ()) if number in counts]
         if not layers or None in layers:
             return Placement(tensor, sharding, mesh) if layers else None
         return Placement(replace(tensor, shape=(len(layers), *tensor.shape[1:])), Sharding(((), *sharding.dims[1:])), mesh)
 
     @cached_property
     def _slices_of_leaf(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        slices: dict[int, list[int]] = {}
         for number, (param_slice, _) in enumerate(self.work.staged.network.flat.param_slices):
-            found.setdefault(param_slice.leaf, []).append(number)
-        return found
+            slices.setdefault(param_slice.leaf, []).append(number)
+        return slices
 
     @cached_property
     def _batch_paths(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A plan with a pipeline, and its program traced for one micro-batch: what the planning of its stages starts from."""
+"""A plan with a pipeline, and its program traced for one micro-batch."""
 
 from dataclasses import dataclass
 from math import prod
@@ -19,10 +19,10 @@ from workbench.tracing.stage_partition.trace_network import network_of
 
 @dataclass(frozen=True, slots=True)
 class StagedProgram:
-    """Made once by `staged_program`, and passed to whatever plans, estimates or compiles the stages.
+    """Input to planning, estimating and compiling stages; created by `staged_program`.
 
-    - `spec` is the plan's pipeline;
-    - `network` is the program's loss for one of `spec.micro_batches`, in blocks that a boundary may separate.
+    - `spec`: the plan's pipeline;
+    - `network`: the program's loss for one of `spec.micro_batches`, in blocks that a boundary may separate.
     """
 
     plan: Plan
@@ -31,73 +31,77 @@ class StagedProgram:
 
 
 def staged_program(plan: Plan) -> StagedProgram:
-    """The plan's staged program. Raises `PipelineError` for a plan without a pipeline, no training step, or micro-batches that do not
-    divide the batch; `TraceError` where JAX cannot trace the loss of one."""
+    """Trace the staged program of a plan.
+
+    Raises `PipelineError` without a pipeline or training step, or if the micro-batches do not divide the batch;
+    `TraceError` if JAX cannot trace the loss of a micro-batch.
+    """
     spec = spec_of(plan)
     return StagedProgram(plan, spec, network_of(plan.program, spec.micro_batches))
 
 
 def spec_of(plan: Plan) -> PipelineSpec:
-    """The plan's pipeline. Raises `PipelineError` where it has none."""
+    """Return the plan's pipeline; raises `PipelineError` if it has none."""
     if plan.pipeline is None:
         raise PipelineError(f"{plan.name} has no pipeline.", ['set pipeline="stages:4 micro_batches:8"'])
     return plan.pipeline
 
 
-# How the devices of one stage share a micro-batch, from the plan's sharding of the batch.
+# How the devices of a stage share a micro-batch, from the plan's sharding of the batch.
 
 
 def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:
-    """The data-parallel groups of a stage; none where all is one SPMD program, whose compiler decides when gradients are summed."""
+    """Return a stage's data-parallel groups; none in a single SPMD program, which sums gradients itself."""
     plan = staged.plan
     axes = find_whole_axes(plan)
     if staged.spec.engine == "spmd" or not axes:
         return NO_GROUPS
-    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    parameters = [i for i, argument in enumerate(plan.program.arguments) if argument.role is Role.PARAMETER]
     split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
     whole = (number for number, (param_slice, _) in enumerate(staged.network.flat.param_slices) if not split[param_slice.leaf])
     return DataParallelGroups(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
 
 
 def count_batch_shards(plan: Plan) -> int:
-    """The number of devices of a stage over which a micro-batch is sharded."""
+    """Number of devices of a stage over which a micro-batch is sharded."""
     return prod(axis_size(axis, plan.mesh) for axis in find_batch_axes(plan))
 
 
 def find_batch_axes(plan: Plan) -> tuple[str, ...]:
-    """The mesh axes, or sub-axes, that split the batch: where its leaves are split differently, those of the leaf split most."""
+    """Return the mesh axes or sub-axes that split the batch; of the most-split leaf if leaves differ."""
     return max(_list_leaf_axes(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
 
 
 def find_whole_axes(plan: Plan) -> tuple[str, ...]:
-    """The mesh axes that split the batch, if all its leaves are split alike and by whole axes; else none."""
-    found = {*_list_leaf_axes(plan)}
-    axes = found.pop() if len(found) == 1 else ()
+    """Return the mesh axes that split the batch, if all its leaves are split equally and by whole axes; else none."""
+    leaf_axes = {*_list_leaf_axes(plan)}
+    axes = leaf_axes.pop() if len(leaf_axes) == 1 else ()
     return axes if all(axis in plan.mesh.names for axis in axes) else ()
 
 
 def _list_leaf_axes(plan: Plan) -> list[tuple[str, ...]]:
-    """The axes that split the batch dimension, for each leaf of the batch that has it."""
     inputs = plan.program.inputs
     name = batch_dim([plan.program.arguments[i] for i in inputs], plan.program.name)
     dims = ((plan.program.arguments[i].dims, plan.argument_shardings[i].dims) for i in inputs)
     return [dict(zip(names, places, strict=True))[name] or () for names, places in dims if name in names]
 
 
-# A pipelined plan as one SPMD program: the shifting buffer is sharded over the mesh axis of the stages, the other mesh axes are the
-# layout's; Shardy puts them together.
+# A pipelined plan as one SPMD program: the shifting buffer is sharded over the stage axis of the mesh, the other axes are the
+# layout's; Shardy combines them.
 #
-# What runs is a plan like any other, so it is planned, compiled and run like any other: with the same arguments, the loss of the step
-# pipelined, and the layers' stacked weights sharded over the stages. Recomputation is of all micro-batches or of none: a program that does
-# the same in every iteration cannot leave out the last one (`remat:except_last` is `always` here).
+# The result is an ordinary plan, and is planned, compiled and run as such: with the same arguments, the loss of the step
+# pipelined, and the layers' stacked weights sharded over the stages. Recomputation is for all micro-batches or none: a program with
+# identical iterations cannot skip the last one (`remat:except_last` is `always` here).
 
 
 def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
-    """The plan whose step runs the pipeline as one program; it has no pipeline any more. With a `mesh` of devices it is to be run, and its
-    program is planned as it was; without one it is traced anew, to be planned.
+    """Return a plan without a pipeline whose step runs the pipeline as one program.
 
-    Raises `PipelineError` where its layers cannot be pipelined so, or are laid out apart: they are stacked, and have one layout; and where
-    the layout constrains a value that the shifting buffer does not have, or has with more dimensions.
+    With a `mesh` of devices the plan is to be run and keeps its planned program; otherwise its program is traced again
+    for planning.
+
+    Raises `PipelineError` if the layers cannot be pipelined so or have different layouts, as they are stacked and share
+    one; also if the layout constrains a value that the shifting buffer lacks, or has with more dimensions.
     """
     spec = spec_of(plan)
     if plan.program.step.training is None:
@@ -112,11 +116,10 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
 
 
 def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:
-    """Raises `PipelineError` where two of the equal layers have a parameter of one place with different shardings."""
     run = find_layers(plan.program, spec)
     slices = run.partition.network.flat.param_slices
-    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    parameters = [each for each in placed if each[0].role is Role.PARAMETER]
+    shardings = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    parameters = [entry for entry in shardings if entry[0].role is Role.PARAMETER]
     for first, *others in zip(*run.param_slices, strict=True):
         tensor, sharding = parameters[slices[first][0].leaf]
         for other, other_sharding in (parameters[slices[number][0].leaf] for number in others):
@@ -129,12 +132,11 @@ def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:
 
 
 def _place_stacked_weights(plan: Plan, spec: PipelineSpec) -> Layout:
-    """The layout with stacked weights and their optimiser state sharded over the stages, where the layers of a stage are neighbours."""
     layout = plan.layout
-    if spec.chunks > 1:  # a stage's layers are not one slice: they are gathered in the step
+    if spec.chunks > 1:  # a stage's layers are not one slice, so they are gathered in the step
         return layout
     parameters = [tensor for tensor in plan.program.arguments if tensor.role is Role.PARAMETER]
-    names = [each.path.partition("/")[2] for each in parameters]
+    names = [parameter.path.partition("/")[2] for parameter in parameters]
     stacked = {names[leaf] for leaf in find_stacked_leaves(plan.program, spec)}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and find_parameter(tensor.path, names) in stacked

@@ -1,1 +1,1 @@
-"""A plan, the checks that it is legal, and the edits that make another of it."""
+"""Plans, legality checks, and edits that make a new plan."""

@@ -1,4 +1,4 @@
-"""Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
+"""Edits of a plan, used by gestures, command line flags and the search: frozen values; undo restores the previous plan."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ from workbench.plan.stage_axis import on_stage_axis, verify_room
 
 
 class Edit(Protocol):
-    """A change from plan to plan. `str(edit)` is what the history shows."""
+    """A change from one plan to another; `str(edit)` is its text in the history."""
 
     def apply(self, plan: Plan) -> Plan:
-        """The plan after the edit; raises a `WorkbenchError` if that would be illegal."""
+        """Return the edited plan. Raises a `WorkbenchError` if it would be illegal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShardDim:
-    """Shard a dimension over mesh axes, major to minor; over none to leave it whole."""
+    """Shard a dimension over mesh axes, major to minor; empty axes leave it unsharded."""
 
     dim: str
     axes: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class ShardDim:
         return plan.updated(layout=plan.layout.with_rule(dim, self.axes))
 
     def layout_after(self, layout: Layout) -> Layout:
-        """The layout with this statement, whether it is legal or not."""
+        """Return the layout with this statement, legal or not."""
         return layout.with_rule(self.dim, self.axes)
 
     def __str__(self) -> str:
@@ -53,8 +53,7 @@ class ShardDim:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Set the sharding of one argument (or all whose path matches), or of a result that is not carried over; `None` removes the
-    override."""
+    """Override the sharding of matching arguments, or of results not carried over; `None` removes the override."""
 
     pattern: str
     sharding: Sharding | None
@@ -63,7 +62,6 @@ class Override:
         return plan.updated(layout=self.layout_after(plan.layout))
 
     def layout_after(self, layout: Layout) -> Layout:
-        """The layout with this statement, whether it is legal or not."""
         return layout.with_override(self.pattern, self.sharding)
 
     def __str__(self) -> str:
@@ -81,7 +79,6 @@ class Constrain:
         return plan.updated(layout=self.layout_after(plan.layout))
 
     def layout_after(self, layout: Layout) -> Layout:
-        """The layout with this statement, whether it is legal or not."""
         return layout.with_constraint(self.pattern, self.sharding)
 
     def __str__(self) -> str:
@@ -89,7 +86,7 @@ class Constrain:
 
 
 LayoutEdit = ShardDim | Override | Constrain
-"""An edit that states one thing in the layout; several of them make one layout, which is judged once."""
+"""An edit of one layout statement; several are applied together and checked once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class RenameDim:
 
 @dataclass(frozen=True, slots=True)
 class SetRemat:
-    """Choose what the layers keep for the backward pass; the program is traced again, once for each policy."""
+    """Choose which values are saved for the backward pass; the program is retraced once per policy."""
 
     remat: Remat
 
@@ -135,7 +132,7 @@ class SetRemat:
 
 @dataclass(frozen=True, slots=True)
 class SetPrecision:
-    """Choose the types in which the step is computed and stored; the program is traced again, once for each precision."""
+    """Choose the types of computation and storage; the program is retraced once per precision."""
 
     precision: Precision
 
@@ -148,7 +145,7 @@ class SetPrecision:
 
 @dataclass(frozen=True, slots=True)
 class SetOffload:
-    """Choose what the step keeps in the host's memory between steps; the program is traced again, once for each choice."""
+    """Choose the state kept in host memory between steps; the program is retraced once per choice."""
 
     offload: Offload
 
@@ -161,7 +158,7 @@ class SetOffload:
 
 @dataclass(frozen=True, slots=True)
 class SetHardware:
-    """Plan for other hardware, or for none; an axis assignment that does not fit it is dropped."""
+    """Plan for other hardware, or none; an axis assignment that does not fit it is dropped."""
 
     hardware: Hardware | None
 
@@ -175,7 +172,7 @@ class SetHardware:
 
 @dataclass(frozen=True, slots=True)
 class SetAxisAssignment:
-    """Choose which mesh axes run over which links of the hardware; `None` leaves it to the default."""
+    """Choose which mesh axes run over which links of the hardware; `None` is the default."""
 
     axis_assignment: AxisAssignment | None
 
@@ -193,10 +190,10 @@ class SetAxisAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetPipeline:
-    """Partition the step into pipeline stages, or, with `None`, do not. The mesh axis of the stages is found (`on_stage_axis`), made,
-    resized or removed with it. One that would need more devices than the plan's hardware has is not made: a `PipelineError` asks.
+    """Partition the step into pipeline stages, or remove the pipeline with `None`; its mesh axis is adapted.
 
-    `about` says, for people, which part of the pipeline the edit is meant to change.
+    Raises `PipelineError` instead of adding an axis that needs more devices than the hardware has. `about` is for
+    display.
     """
 
     pipeline: PipelineSpec | None
@@ -217,7 +214,7 @@ class SetPipeline:
 
 
 def apply_layout_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
-    """The plan with these statements made at once. Raises a `WorkbenchError` if it would be illegal, `TypeError` for other edits."""
+    """Apply layout edits at once. Raises a `WorkbenchError` if illegal, `TypeError` for other edits."""
     layout = plan.layout
     for edit in edits:
         if not isinstance(edit, LayoutEdit):
@@ -228,7 +225,7 @@ def apply_layout_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class EditGroup:
-    """Several edits as one step of the history; `name` is for people: a recipe, say. All of them are made, or none."""
+    """Several edits as one history step, applied all or none; `name` is for display."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -246,7 +243,7 @@ class EditGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """Replace the whole plan by one from a file or a link; `source` is for people."""
+    """Replace the whole plan by one from a file or link; `source` is for display."""
 
     plan: Plan
     source: str

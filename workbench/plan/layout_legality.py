@@ -1,6 +1,6 @@
-"""Whether a layout is legal: Mesh-TensorFlow's layout rules (Shazeer et al. 2018), and JAX's own demand for evenly divided arguments.
+"""Check that a layout is legal by Mesh-TensorFlow's rules (Shazeer et al. 2018) and JAX's even arguments.
 
-Checked before any work starts. The first rule broken is a `LayoutError` in the user's names, with the arithmetic and the ways out.
+The first violation is a `LayoutError` in the user's names, with the arithmetic and suggestions.
 """
 
 from collections.abc import Collection, Iterator
@@ -8,7 +8,16 @@ from collections.abc import Collection, Iterator
 from workbench.core.layout import Layout, fits_state
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
-from workbench.core.path_patterns import is_line, matches, operations_at, selects, stated_turns, unfold_pattern, unknown_line
+from workbench.core.path_patterns import (
+    is_line,
+    match_patterns,
+    matches,
+    operations_at,
+    selects,
+    stated_trip_count,
+    unfold_pattern,
+    unknown_line,
+)
 from workbench.core.pipeline_spec import PipelineSpec, plan_input_splits
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding, base_axis
@@ -21,19 +30,22 @@ _PADDED_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE)
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout, *, padded: bool = False) -> None:
-    """Raises `LayoutError` for an unknown dimension or axis, an axis used twice in a tensor, an uneven split,
-    or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`.
+    """Raise `LayoutError` for unknown names, a repeated axis, an uneven split, or an unmatched statement.
 
-    `padded`: what an override says of a weight or of its state may be uneven (`Runtime.pads_shards`).
+    A statement may match nothing, have the wrong rank or concern a manual axis inside its `shard_map`. `padded`:
+    overrides of weights and their state may be uneven (`Runtime.pads_shards`).
     """
     for error in layout_errors(program, mesh, layout, padded=padded):
         raise error
 
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
-    """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
-    dimension; if activations or the optimiser's state are in the host's memory; if the model carries state besides its parameters; and if
-    the micro-batches do not divide the batch of a training step."""
+    """Raise `PipelineError` if the pipeline does not fit the program, mesh and layout.
+
+    Its axis must be in the mesh, have as many devices as there are stages, and shard no dimension. Activations and
+    optimizer state must be on the devices, the model may carry no state besides parameters, and the micro-batches must
+    divide the batch of a training step.
+    """
     if pipeline is None:
         return
     if program.remat.uses_host:
@@ -55,7 +67,7 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
                 "remove the pipeline",
             ],
         )
-    if state := next((each for each in program.arguments if each.role is Role.MODEL_STATE), None):
+    if state := next((tensor for tensor in program.arguments if tensor.role is Role.MODEL_STATE), None):
         raise PipelineError(
             f"`{program.name}` carries `{state.path}` from step to step besides its parameters; pipeline stages carry only parameters and "
             "the optimiser's state.",
@@ -90,39 +102,39 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
 
 
 def layout_errors(program: Program, mesh: Mesh, layout: Layout, *, padded: bool = False) -> Iterator[LayoutError]:
-    """All errors of a layout, worst first."""
     yield from _unknown_name_errors(program, mesh, layout)
     yield from pattern_errors(program, layout)
     seen = set()
-    placed_by_rules = set()  # without an override, tensors of the same dimensions have the same sharding
-    results = [each for each in program.results if layout.overrides and layout.override_of(each)]
-    for tensor in (*program.arguments, *results):
-        override = layout.override_of(tensor) if layout.overrides else None
-        if override is None and (tensor.dims, tensor.shape) in placed_by_rules:
+    placed_by_rules = set()  # tensors of equal dimensions without an override have the same sharding
+    tensors = (*program.arguments, *program.results)
+    for place, (tensor, override) in enumerate(zip(tensors, layout.overrides_of(tensors), strict=True)):
+        is_result = place >= len(program.arguments)
+        if override is None and (is_result or (tensor.dims, tensor.shape) in placed_by_rules):
             continue
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
         if override is None:
             placed_by_rules.add((tensor.dims, tensor.shape))
         key = (tensor.dims, tensor.shape, spec, tensor.role in _PADDED_ROLES)
-        if key not in seen:  # a tensor like one already checked: report it once, not once per layer
+        if key not in seen:  # report equal tensors of repeated layers once
             seen.add(key)
             may_pad = padded and override is not None and tensor.role in _PADDED_ROLES
-            faults = (each for each in sharding_faults(tensor.shape, spec, mesh) if not may_pad or isinstance(each, AxisTwice))
+            faults = (fault for fault in sharding_faults(tensor.shape, spec, mesh) if not may_pad or isinstance(fault, AxisTwice))
             yield from (fault_error(fault, tensor, mesh) for fault in faults)
 
 
 def illegality_text(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
-    """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: called for every drop target of a drag."""
-    found = first_fault(program, mesh, layout, dim, axes)
-    return fault_error(found[1], found[0], mesh).message if found else None
+    """Return why dimension `dim` may not go onto `axes`, or `None`. Cheap: called for every drop target of a drag."""
+    first = first_fault(program, mesh, layout, dim, axes)
+    return fault_error(first[1], first[0], mesh).message if first else None
 
 
 def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> tuple[Tensor, Fault] | None:
-    """The first argument that could not be sharded by the rules if `dim` were on `axes`, and its fault."""
+    """Return the first argument that the rules could not shard with `dim` on `axes`, and its fault."""
     trial = layout.with_rule(dim, axes)
-    for tensor in program.arguments:
-        if dim in tensor.dims and layout.override_of(tensor) is None:
-            for fault in sharding_faults(tensor.shape, tuple(trial.rule(each) for each in tensor.dims), mesh):
+    having = [tensor for tensor in program.arguments if dim in tensor.dims]
+    for tensor, override in zip(having, layout.overrides_of(having), strict=True):
+        if override is None:
+            for fault in sharding_faults(tensor.shape, tuple(trial.rule(name) for name in tensor.dims), mesh):
                 return tensor, fault
     return None
 
@@ -137,15 +149,15 @@ def _unknown_name_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterat
 
 
 def unknown_dim_error(program: Program, dim: str) -> LayoutError:
-    """The error of a dimension that the program has not; where names were proposed it says how to give others."""
+    """Return the error for an unknown dimension; if names were proposed it explains how to name dimensions."""
     message, ways_out = unknown_name("dimension", dim, program.dims)
-    if argument := next((each for each in program.arguments if each.dims and matches(dim, each.path)), None):
+    if argument := next((tensor for tensor in program.arguments if tensor.dims and matches(dim, tensor.path)), None):
         entries = ", ".join("-" for _ in argument.dims)
         ways_out = (f"`{argument.path}` is an argument: place it with `{dim}=[{entries}]`, one entry per dimension",)
-    named = [program.arguments[i] for i in program.inputs if {*program.arguments[i].dims} & {*program.proposed.unconfirmed}]
-    if not named:
+    unnamed_inputs = [program.arguments[i] for i in program.inputs if {*program.arguments[i].dims} & {*program.proposed.unconfirmed}]
+    if not unnamed_inputs:
         return LayoutError(message, ways_out)
-    example = f'`dims={{"{named[0].path}": "{" ".join(named[0].dims)}"}}`'
+    example = f'`dims={{"{unnamed_inputs[0].path}": "{" ".join(unnamed_inputs[0].dims)}"}}`'
     return LayoutError(f"{message} Unnamed dimensions have names inferred from use.", [*ways_out, f"name them in the trace, {example}"])
 
 
@@ -159,42 +171,53 @@ def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:
 
 
 def pattern_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
-    """The errors of overrides, constraints, groups and barriers that name nothing, or something of another rank."""
-    for pattern, sharding in layout.overrides:
-        yield from _override_errors(program, pattern, sharding)
+    """Yield errors of overrides, constraints, groups and barriers that match nothing, or values of another rank."""
+    yield from _override_errors(program, layout)
     for pattern, sharding in layout.constraints:
         yield from constraint_errors(program, pattern, sharding)
     for places in layout.groups:
         yield from group_errors(program, places)
     for place, _ in layout.barriers:
         yield from _place_errors(program, place)
-    loops = [(each.path, each.source) for each in program.operations if each.kind == "while"] if layout.turns else []
+    loops = [(operation.path, operation.source) for operation in program.operations if operation.kind == "while"] if layout.turns else []
     for pattern, count in layout.turns:
-        if not any(stated_turns([(pattern, count)], *loop) for loop in loops):
-            named = dict.fromkeys(source or f"{path}/while".lstrip("/") for path, source in loops)
-            yield LayoutError(*unknown_name("loop", pattern, named))
+        if not any(stated_trip_count([(pattern, count)], *loop) for loop in loops):
+            loop_names = dict.fromkeys(source or f"{path}/while".lstrip("/") for path, source in loops)
+            yield LayoutError(*unknown_name("loop", pattern, loop_names))
 
 
-def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
-    next_arguments = {i: program.arguments[argument] for i, argument in program.carried}
-    found = [tensor for tensor in program.arguments if matches(pattern, tensor.path)]
-    results = {i: tensor for i, tensor in enumerate(program.results) if matches(pattern, tensor.path)}
-    found += [tensor for i, tensor in results.items() if i not in next_arguments]
-    if not found and results:
-        carried = next_arguments[next(iter(results))]
+def _override_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
+    tensors = (*program.arguments, *program.results)
+    next_arguments = {len(program.arguments) + i: program.arguments[argument] for i, argument in program.carried}
+    patterns_of = match_patterns((pattern for pattern, _ in layout.overrides), (tensor.path for tensor in tensors))
+    places: dict[str, list[int]] = {pattern: [] for pattern, _ in layout.overrides}
+    for place, tensor in enumerate(tensors):
+        for pattern in patterns_of[tensor.path]:
+            places[pattern].append(place)
+    for pattern, sharding in layout.overrides:
+        matching = [tensors[place] for place in places[pattern] if place not in next_arguments]
+        carried = next((next_arguments[place] for place in places[pattern] if place in next_arguments), None)
+        yield from _errors_of_override(program, pattern, sharding, matching, carried)
+
+
+def _errors_of_override(
+    program: Program, pattern: str, sharding: Sharding, matching: list[Tensor], carried: Tensor | None
+) -> Iterator[LayoutError]:
+    """Yield why the tensors that match an override cannot have it; `carried` is the argument of a matching result."""
+    if not matching and carried is not None:
         yield LayoutError(
             f"The result `{pattern}` becomes `{carried.path}` in the next step and has the sharding of that argument.",
             [f"override `{carried.path}`"],
         )
-    elif not found:
+    elif not matching:
         yield LayoutError(*_unknown_path_text("argument", pattern, [tensor.path for tensor in program.arguments]))
-    for tensor in [each for each in found if fits_state(sharding, each)] or found:
+    for tensor in [candidate for candidate in matching if fits_state(sharding, candidate)] or matching:
         if len(sharding.dims) != len(tensor.dims):
             yield _wrong_rank_error(f"`{tensor}`", len(tensor.dims), sharding)
 
 
 def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
-    """Why no value can be constrained so: none has this name, none this rank, or it is in a manual region of one of the axes."""
+    """Yield why no value can be constrained so: unknown name, wrong rank, or a manual region of one of the axes."""
     ids = operations_at(program, pattern)
     if not ids:
         yield _unknown_value_error(program, pattern)
@@ -214,18 +237,17 @@ def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Ite
 
 
 def _unknown_value_error(program: Program, pattern: str) -> LayoutError:
-    """The error for a value that does not exist, or that the function has and the step does not compute."""
-    if removed_value := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
+    if removed_value := next((value for value in program.removed if selects(pattern, value.path, value.source)), None):
         where = f" ({removed_value.source})" if removed_value.source else ""
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {removed_value.why}.", list(removed_value.ways_out))
-    known = (each for each in program.operations if each.path and each.shape)
+    values = (operation for operation in program.operations if operation.path and operation.shape)
     if is_line(pattern):
-        return LayoutError(*unknown_line(pattern, ((each.path, each.source) for each in known)))
-    return LayoutError(*_unknown_path_text("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
+        return LayoutError(*unknown_line(pattern, ((value.path, value.source) for value in values)))
+    return LayoutError(*_unknown_path_text("intermediate value", pattern, dict.fromkeys(value.path for value in values)))
 
 
 def group_errors(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
-    """Why these values cannot have one sharding: one does not exist, or two differ in shape."""
+    """Yield why these values cannot share a sharding: one does not exist, or shapes differ."""
     missing = [error for place in places for error in _place_errors(program, place)]
     yield from missing[:1]
     if missing:
@@ -257,7 +279,7 @@ def _place_errors(program: Program, place: str) -> Iterator[LayoutError]:
 
 
 def _unknown_path_text(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """As `unknown_name`; for a row of a table that stands for repeated layers, how a layout names them."""
+    """Like `unknown_name`; for a table row of repeated layers it suggests the layout's pattern."""
     message, ways_out = unknown_name(kind, pattern, known)
     unfolded_pattern = unfold_pattern(pattern, known)
     return message, (f"write `{unfolded_pattern}`, which matches all of them",) if unfolded_pattern else ways_out

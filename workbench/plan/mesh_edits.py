@@ -1,4 +1,4 @@
-"""Edits of the mesh; a dimension on an axis that is removed is no longer split by it. `edits` exports them."""
+"""Edits of the mesh; dimensions on a removed axis are no longer sharded by it. `edits` exports them."""
 
 from dataclasses import dataclass, replace
 
@@ -10,16 +10,16 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class SetMesh:
-    """Replace the mesh; rules on axes that are gone are dropped."""
+    """Replace the mesh; removed axes are dropped from the layout."""
 
     mesh: Mesh
 
     def apply(self, plan: Plan) -> Plan:
-        gone = {name: None for name in plan.mesh.names if name not in self.mesh}
+        removed = {name: None for name in plan.mesh.names if name not in self.mesh}
         axis_assignment = plan.axis_assignment and plan.axis_assignment.restricted(self.mesh)
         return plan.updated(
             mesh=self.mesh,
-            layout=plan.layout.map_axes(gone),
+            layout=plan.layout.map_axes(removed),
             axis_assignment=axis_assignment,
             pipeline=_fit_pipeline(plan.pipeline, self.mesh),
         )
@@ -30,7 +30,7 @@ class SetMesh:
 
 @dataclass(frozen=True, slots=True)
 class ResizeAxis:
-    """Give a mesh axis another size."""
+    """Change the size of a mesh axis."""
 
     axis: str
     size: int
@@ -45,7 +45,7 @@ class ResizeAxis:
 
 @dataclass(frozen=True, slots=True)
 class AddAxis:
-    """A new mesh axis, minor to the others."""
+    """Add a mesh axis, minor to the others."""
 
     axis: str
     size: int
@@ -59,7 +59,7 @@ class AddAxis:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAxis:
-    """Remove a mesh axis; dimensions sharded over it are no longer split by it."""
+    """Remove a mesh axis; dimensions are no longer sharded over it."""
 
     axis: str
 
@@ -73,7 +73,7 @@ class RemoveAxis:
 
 @dataclass(frozen=True, slots=True)
 class RenameAxis:
-    """Rename a mesh axis, and update everything that is sharded over it."""
+    """Rename a mesh axis, also in the layout, the axis assignment and the pipeline."""
 
     axis: str
     name: str
@@ -92,7 +92,7 @@ class RenameAxis:
 
 @dataclass(frozen=True, slots=True)
 class ReorderAxes:
-    """Reorder the mesh axes, major to minor: this decides which devices are neighbours."""
+    """Reorder the mesh axes, major to minor, which determines neighboring devices."""
 
     names: tuple[str, ...]
 
@@ -106,7 +106,7 @@ class ReorderAxes:
 
 
 def _fit_pipeline(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
-    """The pipeline with as many stages as its axis now has devices, without boundaries if they are too many; `None` if the axis is gone."""
+    """Fit the pipeline's stages to its resized axis, dropping excess boundaries; `None` if the axis is gone."""
     if pipeline is None or pipeline.axis not in mesh:
         return None
     stages = mesh[pipeline.axis]

@@ -1,4 +1,4 @@
-"""A plan: a program, a mesh, and how the program is sharded over it."""
+"""A plan: a program, a mesh, and the layout of the program on it."""
 
 import warnings
 from dataclasses import dataclass, fields
@@ -23,22 +23,23 @@ from workbench.plan.written_layout import read_layout
 
 @dataclass(frozen=True, init=False, eq=False)
 class Plan:
-    """What to run and how it is sharded. A change is a new plan; nothing here executes.
+    """A program with its mesh and layout; immutable, and nothing here executes.
 
-    `layout="as written"` is how the program lays out its own arguments, and so is a layout that is left out where the program does.
+    `layout="as written"` is the program's own sharding of its arguments, and the default if there is one.
 
-    `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
-    one, `axis_placement.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis
-    assignment over links that the hardware does not have is a `HardwareError`. `pipeline` partitions the program into stages along one mesh
-    axis (`"stages:4 micro_batches:16 schedule:1f1b"`), or accumulates gradients without stages (`"accumulate:8"`).
+    `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` maps mesh axes to its links (default:
+    `axis_placement.default_axis_assignment`). A mesh that does not fit the hardware is a diagnostic of the report; an
+    axis assignment over missing links is a `HardwareError`. `pipeline` partitions the program into stages along one
+    mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`), or accumulates gradients without stages (`"accumulate:8"`).
 
     **Invariants**
 
-    - The layout is legal for the program on the mesh (`layout_legality.verify_layout`); the constructor raises `LayoutError` otherwise.
-    - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
-      training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
-      `boundaries` name, is checked when an edit asks for them (`pipeline.balance.apply_edit`) where they are known, else by the
-      report's notes.
+    - The layout is legal for the program on the mesh (`layout_legality.verify_layout`), else the constructor raises
+      `LayoutError`.
+    - The pipeline's axis is in the mesh, has as many devices as stages, and shards nothing else; its micro-batches
+      divide the batch of a training step; else the constructor raises `PipelineError`. That the program has enough
+      blocks, including those named by `boundaries`, is checked when an edit needs them (`pipeline.balance.apply_edit`),
+      if they are known, and by the report's notes.
     """
 
     program: Program
@@ -69,8 +70,9 @@ class Plan:
         program = program.for_platform((self.hardware and self.hardware.chip.platform) or "cpu")
         pipeline = read_pipeline(pipeline)
         object.__setattr__(self, "mesh", with_stage_axis(mesh if isinstance(mesh, Mesh) else Mesh(mesh), pipeline))
-        given = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
-        object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
+        program = program.for_mesh(tuple(each for each in self.mesh.axes if pipeline is None or each[0] != pipeline.axis))
+        written = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
+        object.__setattr__(self, "layout", written.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "program", program.with_turns(self.layout.turns))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))
@@ -82,22 +84,20 @@ class Plan:
 
     @property
     def pads_shards(self) -> bool:
-        """Whether the hardware's runtime cuts weights and their state into parts that need not divide them (`Runtime.pads_shards`)."""
+        """Return whether the runtime allows uneven shards of weights and their state (`Runtime.pads_shards`)."""
         return self.hardware is not None and self.hardware.runtime.pads_shards
 
     @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:
-        """The sharding of each argument, in order."""
         return self.layout.shardings(self.program.arguments)
 
     def updated(self, **changes: Any) -> Self:
-        """A new plan with some of its fields changed."""
         if "wiring" in changes:
             _warn_of_former_name()
             changes["axis_assignment"] = changes.pop("wiring")
-        return type(self)(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
+        return type(self)(**{**{field.name: getattr(self, field.name) for field in fields(self)}, **changes})
 
-    # Written out: the comparison that `dataclass` makes says that a plan and the same plan of a subclass differ.
+    # A dataclass `__eq__` would treat a plan and an equal plan of a subclass as different.
     def __eq__(self, other: object) -> bool:
         return self._decisions == other._decisions if isinstance(other, Plan) else NotImplemented
 
@@ -122,7 +122,6 @@ def _warn_of_former_name() -> None:
 
 
 def _suggest_programs(given: object) -> list[str]:
-    """How to get a program from what was given in its place."""
     if isinstance(given, str | Path):
         name = str(given)[:80]
         return [f'load a plan, `workbench.load("{name}")`' if name.endswith(".json") else f'write `workbench.models.build("{name}")`']

@@ -1,4 +1,4 @@
-"""Edits of how shardings propagate: priorities, sharding groups, barriers. `edits` exports them."""
+"""Edits of propagation: priorities, sharding groups, barriers. `edits` exports them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Prioritize:
-    """In which round the rule of a dimension begins to propagate, 0 the first (Shardy's user priority): batch, then Megatron, then ZeRO."""
+    """Set the propagation round of a dimension's rule (Shardy's user priority): batch, then Megatron, then ZeRO."""
 
     dim: str
     priority: int
@@ -27,7 +27,7 @@ class Prioritize:
 
 @dataclass(frozen=True, slots=True)
 class GroupValues:
-    """Give arguments, and intermediate values (`@`), the same sharding, whichever it is (`shard_as`)."""
+    """Give arguments and intermediate values (`@`) the same sharding (`shard_as`)."""
 
     places: tuple[str, ...]
 
@@ -55,7 +55,7 @@ class UngroupValues:
 
 @dataclass(frozen=True, slots=True)
 class SetBarrier:
-    """Let no sharding propagate through an argument or an intermediate value (`@`), or only `forward` or `backward`; `None` lifts it."""
+    """Block propagation through a value, or allow only `forward` or `backward`; `None` removes the barrier."""
 
     place: str
     allows: str | None = "none"

@@ -1,6 +1,6 @@
-"""Whether a sharding of one tensor is legal: decided here once, and described at length in an error or briefly in a drop zone.
+"""Check that the sharding of one tensor is legal, with texts for errors and drop zones.
 
-Mesh-TensorFlow's rules: an axis splits at most one dimension of a tensor, and into equal parts, which JAX demands of arguments, too.
+Mesh-TensorFlow's rules: an axis shards at most one dimension, into equal parts (required by JAX for arguments).
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from workbench.errors import LayoutError
 from workbench.units import divisors
 
 Spec = tuple[tuple[str, ...] | None, ...]
-"""The axes of each dimension, from major to minor; `None` is left to propagation."""
+"""The axes of each dimension, major to minor; `None` is left to propagation."""
 
 
 class AxisSizes(Protocol):
-    """How many devices lie along each axis: a `Mesh`, or a mapping."""
+    """The size of each axis: a `Mesh`, or a mapping."""
 
     def __getitem__(self, axis: str, /) -> int: ...
     def __contains__(self, axis: object, /) -> bool: ...
@@ -26,7 +26,7 @@ class AxisSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AxisTwice:
-    """One mesh axis on two dimensions, given by index; `earlier` has it already."""
+    """One mesh axis on two dimensions, given by index."""
 
     axis: str
     earlier: int
@@ -35,7 +35,7 @@ class AxisTwice:
 
 @dataclass(frozen=True, slots=True)
 class UnevenSplit:
-    """A dimension of `size` split into `parts` that are not equal."""
+    """A dimension of `size` that does not divide into `parts` equal parts."""
 
     place: int
     size: int
@@ -50,7 +50,7 @@ Fault = AxisTwice | UnevenSplit
 
 
 def sharding_faults(shape: tuple[int, ...], spec: Spec, sizes: AxisSizes) -> Iterator[Fault]:
-    """All faults of one tensor's sharding, dimension by dimension; axes without a size split nothing."""
+    """Yield all faults of one tensor's sharding by dimension; axes without a size shard nothing."""
     owner: dict[str, int] = {}
     for place, (size, axes) in enumerate(zip(shape, spec, strict=False)):
         for axis in axes or ():
@@ -63,7 +63,7 @@ def sharding_faults(shape: tuple[int, ...], spec: Spec, sizes: AxisSizes) -> Ite
 
 
 def fault_error(fault: Fault, tensor: Tensor, mesh: Mesh) -> LayoutError:
-    """A fault as an error, with the arithmetic and the ways out."""
+    """Return a fault as an error with arithmetic and suggestions."""
     dim = tensor.dims[fault.place]
     if isinstance(fault, UnevenSplit):
         return _uneven_error(fault, tensor, dim, mesh)
@@ -75,11 +75,11 @@ def fault_error(fault: Fault, tensor: Tensor, mesh: Mesh) -> LayoutError:
 
 
 def brief_fault(fault: Fault, tensor: Tensor, dim: str) -> str:
-    """A fault in the few words that a drop zone has room for, for a user who places `dim`: `2048 % 3 = 2`, `w1 has d_ff on model`."""
+    """Describe a fault briefly for a drop zone of dimension `dim`: `2048 % 3 = 2`, `w1 has d_ff on model`."""
     if isinstance(fault, UnevenSplit):
         return str(fault)
-    here = tensor.dims[fault.place]
-    return f"{tensor.path.rpartition('/')[2]} has {tensor.dims[fault.earlier] if here == dim else here} on {fault.axis}"
+    occupied = tensor.dims[fault.place]
+    return f"{tensor.path.rpartition('/')[2]} has {tensor.dims[fault.earlier] if occupied == dim else occupied} on {fault.axis}"
 
 
 def _uneven_error(fault: UnevenSplit, tensor: Tensor, dim: str, mesh: Mesh) -> LayoutError:

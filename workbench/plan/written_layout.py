@@ -1,4 +1,4 @@
-"""The layout `as written`: how the traced program lays out its own arguments, as overrides that a person can read and change."""
+"""The layout `as written`: the traced program's own argument shardings, as readable overrides."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ AS_WRITTEN = "as written"
 
 
 def read_layout(given: Layout | str | None, program: Program, mesh: Mesh) -> Layout:
-    """The layout that was given; the program's own where it says so, or where none was given and the program fits the mesh."""
+    """Return the given layout, or the program's own if requested, or if none was given and it fits the mesh."""
     if isinstance(given, Layout):
         return given
     if given is None:
@@ -26,10 +26,9 @@ def read_layout(given: Layout | str | None, program: Program, mesh: Mesh) -> Lay
 
 
 def written_layout(program: Program, mesh: Mesh) -> Layout:
-    """The overrides of all arguments that the program splits itself; the moments of a parameter are split as it is.
+    """Return overrides for the arguments that the program shards itself; moments follow their parameters.
 
-    The mesh may have other sizes than the program was written for, but has the same axes. Raises `LayoutError` where it lacks one, and
-    for a program that lays out nothing.
+    The mesh may have other sizes. Raises `LayoutError` if an axis is missing or the program states no shardings.
     """
     written = program.step.written
     if not written.axes:
@@ -52,28 +51,27 @@ def _overrides(program: Program) -> Iterator[tuple[str, Sharding]]:
         for tensor, sharding in zip(program.arguments, program.step.written.shardings, strict=True)
         if sharding is not None and sharding.axes
     }
-    moments = {each.path for each in program.arguments if each.role is Role.OPTIMIZER_STATE} - written.keys()
+    moments = {argument.path for argument in program.arguments if argument.role is Role.OPTIMIZER_STATE} - written.keys()
     by_name = defaultdict[str, list[str]](list)
     for tensor in program.arguments:
         by_name[tensor.path.rpartition("/")[2]].append(tensor.path)
     done: set[str] = set()
     for path, sharding in written.items():
         if path not in done:
-            pattern, named = _pattern(path, sharding, written, moments, by_name)
-            done.update(named)
+            pattern, matched = _pattern(path, sharding, written, moments, by_name)
+            done.update(matched)
             yield pattern, sharding
 
 
 def _pattern(
     path: str, sharding: Sharding, written: Mapping[str, Sharding], moments: set[str], by_name: Mapping[str, list[str]]
 ) -> tuple[str, list[str]]:
-    """The pattern that names the most arguments of this sharding and no other, and those: of all layers, of a weight with its moments, or
-    the argument alone."""
+    """Return the widest pattern that matches only arguments of this sharding, with its matches."""
     tail = path.partition("/")[2] or path
     for pattern in (template(tail), template(path), tail):
         last = pattern.rpartition("/")[2]
-        paths = by_name.get(last, ()) if "*" not in last else [each for paths in by_name.values() for each in paths]
-        named = [each for each in paths if matches(pattern, each)]
-        if path in named and all(written.get(each) == sharding or each in moments for each in named):
-            return pattern, named
+        paths = by_name.get(last, ()) if "*" not in last else [candidate for paths in by_name.values() for candidate in paths]
+        matched = [candidate for candidate in paths if matches(pattern, candidate)]
+        if path in matched and all(written.get(candidate) == sharding or candidate in moments for candidate in matched):
+            return pattern, matched
     return f"/{path}", [path]

@@ -1,4 +1,4 @@
-"""Shardy, the partitioner JAX uses, run in this process. The only room that touches MLIR."""
+"""Sharding propagation by Shardy, JAX's partitioner, run in this process. Only this package uses MLIR."""
 
 from workbench.core.pause_gc import gc_paused as gc_paused
 from workbench.propagation.annotate_lowered_module import CALLED as CALLED
@@ -9,7 +9,7 @@ from workbench.propagation.argument_shardings import argument_placements as argu
 from workbench.propagation.argument_shardings import read_argument_placements as read_argument_placements
 from workbench.propagation.argument_shardings import result_placements as result_placements
 from workbench.propagation.explain.replay_propagation import propagation_of as propagation_of
-from workbench.propagation.module.function_calls import place_library_functions as place_library_functions
+from workbench.propagation.module.function_calls import set_library_call_stacks as set_library_call_stacks
 from workbench.propagation.module.infer_dim_names import value_names as value_names
 from workbench.propagation.module.shardy_attributes import Dims as Dims
 from workbench.propagation.module.shardy_attributes import local_shape as local_shape

@@ -1,6 +1,6 @@
-"""Final shardings of arguments and results: what a plan asks for, and what propagation adds where it leaves a dimension open.
+"""Final shardings of arguments and results: the plan's, with dimensions that it leaves open filled in by propagation.
 
-JAX takes an argument in one closed sharding, so the engine passes what propagation chose.
+JAX takes only closed shardings for arguments, so the engine passes the propagated ones.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from workbench.propagation.propagated_plan import Propagated, partition
 
 
 def close_shardings(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
-    """Each requested sharding as propagation fulfilled it: closed, without priorities; unreduced axes stay."""
+    """The requested shardings as propagation completed them: closed, without priorities; unreduced axes stay."""
     return tuple(
         requested
         if requested.is_plain
@@ -30,21 +30,21 @@ def read_argument_placements(plan: Plan, partitioned: Propagated) -> tuple[Shard
 
 
 def argument_placements(plan: Plan) -> tuple[Sharding, ...]:
-    """The shardings of a plan's arguments; the plan is propagated only if it leaves one open."""
-    if all(each.is_closed for each in plan.argument_shardings):
+    """The closed shardings of a plan's arguments; propagates the plan only if an argument is open."""
+    if all(sharding.is_closed for sharding in plan.argument_shardings):
         return close_shardings(plan.argument_shardings, [None] * len(plan.argument_shardings))
     return _propagate_placements(plan)[0]
 
 
 def result_placements(plan: Plan) -> dict[int, Sharding]:
-    """The shardings of the results that the plan says something of, by number."""
+    """The closed shardings of results with a stated sharding, by result number."""
     requests = result_shardings(plan)
-    if all(each.is_plain for each in requests.values()):
+    if all(sharding.is_plain for sharding in requests.values()):
         return requests
     arguments, results = _propagate_placements(plan)
-    becomes = dict(plan.program.carried)
+    argument_of = dict(plan.program.carried)
     return {
-        i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=requested.unreduced)
+        i: arguments[argument_of[i]] if i in argument_of else replace(results[i], unreduced=requested.unreduced)
         for i, requested in requests.items()
     }
 

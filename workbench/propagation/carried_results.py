@@ -1,7 +1,8 @@
-"""A result that becomes an argument of the next step gets that argument's sharding, also where the plan leaves the argument open.
+"""Gives each carried result the sharding of its argument in the next step, also if the plan leaves the argument open.
 
-Propagation knows nothing of the next step: it may give the two different shardings, and XLA cannot donate an argument's memory to a result
-that is sharded otherwise. So the result is resharded, after propagation in the planner's module, behind a barrier in the compiled one.
+Propagation does not see the next step and may shard the two differently, and XLA cannot donate an argument's memory to
+a result with another sharding. So the result is resharded: after propagation in the planner's module, behind a barrier
+in the compiled one.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,7 @@ _NONE = 0  # sdy.PropagationDirection
 
 
 def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
-    """Close the arguments that the plan leaves open, with the shardings in `lies`: a run passes them so, and XLA, which propagates again,
-    must not choose others."""
+    """Close open arguments with the shardings in `lies`, so that XLA's own propagation cannot choose others."""
     entries = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
     kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
     for number, requested in enumerate(plan.argument_shardings):
@@ -29,33 +29,35 @@ def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) ->
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
 
 
-def list_open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
-    """The carried results, and their arguments, where the plan leaves a dimension of the argument open."""
+def open_carried_results(plan: Plan) -> tuple[tuple[int, int], ...]:
+    """The `(result, argument)` pairs of carried results whose argument has an open dimension."""
     return tuple((result, argument) for result, argument in plan.program.carried if not plan.argument_shardings[argument].is_closed)
 
 
 def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
-    """Return each open carried result in the sharding that propagation gave its argument, resharded where needed."""
-    if not (carried := list_open_carried(plan)):
+    """Return each open carried result in the propagated sharding of its argument."""
+    if not (carried := open_carried_results(plan)):
         return
     arguments, results = (list(ir.ArrayAttr(main.attributes[side])) for side in ("arg_attrs", "res_attrs"))
     for result, argument in carried:
         entries = {entry.name: entry.attr for entry in ir.DictAttr(results[result])}
-        lies = ir.DictAttr(arguments[argument])
-        if _SHARDING in lies:
-            results[result] = ir.DictAttr.get(entries | {_SHARDING: lies[_SHARDING]})
+        argument_attrs = ir.DictAttr(arguments[argument])
+        if _SHARDING in argument_attrs:
+            results[result] = ir.DictAttr.get(entries | {_SHARDING: argument_attrs[_SHARDING]})
     main.attributes["res_attrs"] = ir.ArrayAttr.get(results)
 
 
 def pin_carried_results(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
-    """Return each open carried result in the sharding that `lies` has for its argument. A barrier hides this from propagation."""
-    carried = list_open_carried(plan)
+    """Return each open carried result in its argument's sharding in `lies`, behind a propagation barrier."""
+    carried = open_carried_results(plan)
     entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
     end = main.regions[0].blocks[0].operations[-1].operation
     for result, argument in carried:
         value = end.operands[result]
         rank = ir.RankedTensorType(value.type).rank
-        requested, closed = (sharding_attribute(each, plan.mesh, rank) for each in (plan.argument_shardings[argument], lies[argument]))
+        requested, closed = (
+            sharding_attribute(sharding, plan.mesh, rank) for sharding in (plan.argument_shardings[argument], lies[argument])
+        )
         constrained = ir.Operation.create(
             "sdy.sharding_constraint", [value.type], [value], {"sharding": requested}, ip=ir.InsertionPoint(end)
         )

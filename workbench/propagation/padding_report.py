@@ -1,4 +1,4 @@
-"""The padding of a report: each dimension of each value whose size its number of shards does not divide."""
+"""The padding of a report: each dimension of each value whose size is not divisible by its number of shards."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ _NO_VALUES = ("constant", "data_flow_edge", "return")
 
 
 class _PaddedValue(NamedTuple):
-    """Values that are alike, and the arithmetic of one device for one of them."""
+    """Identical values, and the FLOP on one device for one of them."""
 
     operation: Operation
     dims: Dims
@@ -26,7 +26,7 @@ class _PaddedValue(NamedTuple):
 
 
 def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
-    """Padding by wasted bytes, the most first. That of scalars and masks counts as any other's."""
+    """Padding by wasted bytes, the most first, including that of scalars and masks."""
     uneven = _find_uneven(plan, partitioned)
     if not uneven:
         return ()
@@ -37,22 +37,21 @@ def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
         if dims is not None and (operation.shape, id(dims)) in uneven and number not in rotations:
             counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].runs_per_step
-    found = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
+    paddings = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
     merged: dict[Padding, int] = {}
-    for each in found:
-        key = replace(each, count=1)
-        merged[key] = merged.get(key, 0) + each.count
-    listed = (replace(each, count=count) for each, count in merged.items())
-    return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
+    for item in paddings:
+        key = replace(item, count=1)
+        merged[key] = merged.get(key, 0) + item.count
+    counted = (replace(item, count=count) for item, count in merged.items())
+    return tuple(sorted(counted, key=lambda row: (-row.wasted_bytes * row.count, row.path, row.dim)))
 
 
 def _find_uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
-    """What is padded, as shapes and placements. Equal placements are mostly one object, recognised by its `id`, for hashing them is slow:
-    few are looked at, however long the program is."""
+    """The padded `(shape, id(sharding))`; ids avoid slow hashing, as equal shardings are mostly one object."""
     structure, dims = partitioned.structure, partitioned.dims
-    lies = list(map(dims.__getitem__, structure.first_results))
-    known = dict(zip(zip(structure.first_result_shapes, map(id, lies), strict=True), lies, strict=True))
-    return {key for key, each in known.items() if each is not None and any(each) and _is_uneven(key[0], each, plan)}
+    shardings = list(map(dims.__getitem__, structure.first_results))
+    by_key = dict(zip(zip(structure.first_result_shapes, map(id, shardings), strict=True), shardings, strict=True))
+    return {key for key, item in by_key.items() if item is not None and any(item) and _is_uneven(key[0], item, plan)}
 
 
 def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:
@@ -62,8 +61,8 @@ def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:
 def _list_paddings(padded_value: _PaddedValue, count: int, plan: Plan) -> list[Padding]:
     operation, mesh = padded_value.operation, plan.mesh
     local = math.prod(local_shape(operation.shape, padded_value.dims, mesh))
-    size_of = itemsize(operation.dtype)
-    found = []
+    element_bytes = itemsize(operation.dtype)
+    paddings = []
     for dim, size, axes in zip(operation.dims, operation.shape, padded_value.dims, strict=True):
         parts = math.prod(axis_size(axis, mesh) for axis in axes)
         if size % parts:
@@ -81,10 +80,10 @@ def _list_paddings(padded_value: _PaddedValue, count: int, plan: Plan) -> list[P
                 tuple(map(base_axis, axes)),
                 parts,
                 count,
-                math.ceil(local * size_of),
-                round(local * wasted * size_of),
+                math.ceil(local * element_bytes),
+                round(local * wasted * element_bytes),
                 padded_value.flops,
                 round(padded_value.flops * wasted),
             )
-            found.append(padded)
-    return found
+            paddings.append(padded)
+    return paddings

@@ -1,5 +1,6 @@
-"""A lowered module and the user's names, made into a `Program`; a program's parsed module, ready for edits, in the cache; the function's
-own annotations and the user's files, read off it."""
+"""Makes a `Program` of a lowered module and the user's names, caches its parsed module, and reads annotations and
+source files from it.
+"""
 
 import hashlib
 from collections import Counter
@@ -32,7 +33,7 @@ _MOST_REPEATED = 5  # dimensions of one name in an argument
 
 
 class Prepared(NamedTuple):
-    """The module that an edit clones, and the structure it is read against."""
+    """The module that an edit clones, and its structure."""
 
     module: ir.Module
     structure: Structure
@@ -67,52 +68,54 @@ def prepare_program(
     )
     operations = tuple(_operation(op, naming) for op in operations_below(main_function(module.operation)))
     program = Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
-    return replace(program, proposed=_size_names(naming, program))
+    is_manual = any(op.name == "sdy.manual_computation" for op in operations_below(main_function(module.operation)))
+    manual_mesh = tuple(declared_axes(module.operation).items()) if is_manual else ()
+    return replace(program, proposed=_size_names(naming, program), manual_mesh=manual_mesh)
 
 
 def _complete_written(written: WrittenShardings, module: ir.Operation) -> WrittenShardings:
-    """With the arguments whose own shardings say nothing, but which a `shard_map` or a constraint of the function takes as they come."""
+    """Add the shardings in which a `shard_map` or constraint of the function uses arguments without their own."""
     main = main_function(module)
-    found = [_taken_as(argument) for argument in main.regions[0].blocks[0].arguments]
-    if not any(found):
+    first_uses = [_taken_as(argument) for argument in main.regions[0].blocks[0].arguments]
+    if not any(first_uses):
         return written
-    known = written.shardings or (None,) * len(found)
+    shardings = written.shardings or (None,) * len(first_uses)
     return WrittenShardings(
         tuple((declared_axes(module) | dict(written.mesh)).items()),
         written.explicit,
-        tuple(taken if own is None else own for own, taken in zip(known, found, strict=True)),
+        tuple(first_use if sharding is None else sharding for sharding, first_use in zip(shardings, first_uses, strict=True)),
     )
 
 
 def _taken_as(argument: ir.BlockArgument) -> Sharding | None:
-    """The axes of each dimension as the first such operation takes an argument."""
+    """The sharding in which the first `shard_map` or constraint uses an argument."""
     for use in argument.uses:
         op = use.owner.operation
         if op.name == "sdy.manual_computation":
-            taken = read_annotations(op.attributes["in_shardings"])[use.operand_number]
+            sharding = read_annotations(op.attributes["in_shardings"])[use.operand_number]
         elif op.name == "sdy.sharding_constraint":
-            taken = read_annotation(op.attributes["sharding"])
+            sharding = read_annotation(op.attributes["sharding"])
         else:
             continue
-        return Sharding(tuple(dim or () for dim in taken.dims))
+        return Sharding(tuple(dim or () for dim in sharding.dims))
     return None
 
 
 def _size_names(naming: Naming, program: Program) -> ProposedNames:
-    """The names after sizes, also of the second dimension of one size in an argument: `d32_2`."""
-    known = {*naming.size_names, *(f"{each}_{i}" for each in naming.size_names for i in range(2, _MOST_REPEATED))}
-    return ProposedNames(tuple(ProposedName(dim, dim, "not named") for dim in program.dims if dim in known))
+    """The names after sizes, including `d32_2` for the second dimension of one size in an argument."""
+    size_names = {*naming.size_names, *(f"{name}_{i}" for name in naming.size_names for i in range(2, _MOST_REPEATED))}
+    return ProposedNames(tuple(ProposedName(dim, dim, "not named") for dim in program.dims if dim in size_names))
 
 
 @cache_with_program(1000)
 def load_prepared(program: Program) -> Prepared:
     """The program's module and structure, parsed once."""
     parsed = parse_module(program.module)
-    return Prepared(parsed, read_structure(parsed, program.turns))
+    return Prepared(parsed, read_structure(parsed, program.turns, frozenset(argument for _, argument in program.carried)))
 
 
 def structure_of(program: Program) -> Structure:
-    """The structure that Shardy's answer is read against."""
+    """The program's structure, against which Shardy's answer is read."""
     return load_prepared(program).structure
 
 
@@ -121,7 +124,7 @@ def _path_of(op: ir.Operation, scope: str = "") -> str:
 
 
 def place_of(op: ir.Operation, scope: str) -> tuple[str, str, int]:
-    """The path and the source line of an operation in a call of this scope, and the rank of its first result; -1 if that is no tensor."""
+    """The path, source line and rank of the first result (-1 if no tensor) of an operation in a call of this scope."""
     is_value = len(op.results) and isinstance(op.results[0].type, ir.RankedTensorType) and op.name not in CONSTANTS
     return _path_of(op, scope), source_of(op.location), ir.RankedTensorType(op.results[0].type).rank if is_value else -1
 
@@ -138,16 +141,15 @@ def _operation(op: ir.Operation, naming: Naming) -> Operation:
 
 
 def _value_dims(naming: Naming, value: int) -> tuple[str, ...]:
-    """Names of an intermediate value's dimensions; `_` for one that no argument's name reaches."""
     return tuple(naming.names.get((value, d), "_") for d in range(len(naming.shapes[value])))
 
 
-# The function's own annotations, read off the prepared module: `core.source_annotations.SourceAnnotations`.
+# The function's own annotations (`core.source_annotations.SourceAnnotations`), read from the prepared module.
 
 
 @cache_with_program(5)
 def source_annotations(program: Program) -> SourceAnnotations:
-    """What the traced function itself says of shardings."""
+    """The sharding annotations in the traced function."""
     module, structure = load_prepared(program)
     with module.context:
         main = main_function(module.operation)
@@ -164,26 +166,27 @@ def source_annotations(program: Program) -> SourceAnnotations:
 def _read_types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
     if "arg_attrs" not in main.attributes:
         return ()
-    entries = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    entries = [ir.DictAttr(attrs) for attrs in ir.ArrayAttr(main.attributes["arg_attrs"])]
     return tuple(
-        SourceType(tensor.path, read_annotation(each["sdy.sharding"]))
-        for tensor, each in zip(program.arguments, entries, strict=True)
-        if "sdy.sharding" in each
+        SourceType(tensor.path, read_annotation(attrs["sdy.sharding"]))
+        for tensor, attrs in zip(program.arguments, entries, strict=True)
+        if "sdy.sharding" in attrs
     )
 
 
 def _read_constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
-    """Constraints that say something, alike ones together: one with all dimensions open says nothing."""
-    found: Counter[SourceConstraint] = Counter()
+    """Constraints with counts; one with all dimensions open has no effect and is left out."""
+    counts: Counter[SourceConstraint] = Counter()
     for operation, op in zip(program.operations, ops, strict=False):
         if op.name != "sdy.sharding_constraint":
             continue
         sharding = read_annotation(op.attributes["sharding"])
         if sharding.named_axes or any(dim is not None for dim in sharding.dims):
             path = operation.path.removesuffix("/sharding_constraint") or operation.path
-            found[SourceConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
+            counts[SourceConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
     return tuple(
-        SourceConstraint(each.path, each.source, each.shape, each.dtype, each.sharding, each.manual, times) for each, times in found.items()
+        SourceConstraint(item.path, item.source, item.shape, item.dtype, item.sharding, item.manual, times)
+        for item, times in counts.items()
     )
 
 
@@ -201,20 +204,19 @@ def _read_regions(program: Program, ops: list[ir.Operation]) -> tuple[ManualRegi
     )
 
 
-# The user's files that a program was traced from. They are named by its own module, never by a document or a page.
+# The user's files that a program was traced from. Their paths come from its own module, never from a document or a page.
 
 
 @cache_with_program(1)
 def source_files(program: Program) -> Mapping[str, str]:
-    """By the name that reports give lines with (`gpt.py`), the path of the file; a name that several files have is left out."""
-    found: dict[str, set[str]] = {}
+    """The path of each source file by its short name in reports (`gpt.py`); ambiguous names are left out."""
+    paths_by_name: dict[str, set[str]] = {}
     for file in set(_files(load_prepared(program).module)):
-        found.setdefault(Path(file).name, set()).add(file)
-    return {name: paths.pop() for name, paths in found.items() if len(paths) == 1}
+        paths_by_name.setdefault(Path(file).name, set()).add(file)
+    return {name: paths.pop() for name, paths in paths_by_name.items() if len(paths) == 1}
 
 
 def _files(module: ir.Module) -> Iterator[str]:
-    """The user's file of each operation."""
     pending = [module.operation]
     while pending:
         op = pending.pop()

@@ -1,8 +1,9 @@
-"""Shardy in process: a plan's shardings are put on the prepared module and propagated, and communication is made explicit.
+"""Runs Shardy in this process: writes a plan's shardings on the prepared module, propagates them and makes collectives
+explicit.
 
-The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing
-open dimensions, which nothing reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not
-among them; local shapes follow from the shardings.
+The passes are those of `sdy-propagation-pipeline` (run by JAX before XLA) without those that `prepare` ran and without
+closing open dimensions, which nothing reads; then explicit reshards and collectives. `sdy-convert-global-to-local`
+aborts the process and is left out; local shapes follow from the shardings.
 """
 
 from jax.extend.mlir import ir
@@ -14,8 +15,8 @@ from workbench.propagation.carried_results import reshard_carried_results
 from workbench.propagation.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.module.insert_statements import (
     annotate_main,
+    barriers_to_reshards,
     insert_constraints,
-    lift_barriers,
     result_shardings,
 )
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, run_passes
@@ -31,6 +32,7 @@ from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.shortened_program import shorten_program
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.variadic_reductions import has_variadic_reduces, reduce_variadic
+from workbench.propagation.xla_backends import NO_HARDWARE, Backend
 
 _PROPAGATING = "sdy-user-priority-propagate{keep-sharding-rules=true}"
 _EVEN_EDGES = "sdy-update-non-divisible-input-output-shardings"
@@ -53,27 +55,29 @@ _INSERT_RESHARDS = "func.func(sdy-insert-explicit-reshards{enable-full-version=t
 _TO_COLLECTIVES = "func.func(sdy-reshard-to-collectives)"
 
 
-def propagate(plan: Plan) -> ir.Operation:
-    """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
+def propagate(plan: Plan, backend: Backend = NO_HARDWARE) -> ir.Operation:
+    """The plan's module with all shardings and explicit collectives. Raises `PartitionError` with Shardy's message."""
     source, structure = load_prepared(plan.program)
     with source.context, ir.Location.unknown():
         verify_source_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
         passes = list(_select_passes(plan, structure))
         try:
-            if (module := _propagate_layers(plan, passes)) is not None:
+            if (module := _propagate_layers(plan, passes, backend)) is not None:
                 _make_explicit(module, passes[passes.index(_INSERT_RESHARDS) :], structure)
                 return module
             module = _annotate_copy(source.operation, plan)
             insert_constraints(main_function(module), plan)
-            _run_passes(module, passes, plan, structure)
+            _run_passes(module, passes, plan, structure, backend)
         except ir.MLIRError as error:
             raise refusal_error(str(error)) from error
     return module
 
 
 def propagate_to_results(plan: Plan) -> ir.Operation:
-    """The plan's module with its results' shardings, no communication made explicit: that takes most of `propagate`'s time, and leaves the
-    results as they are. Raises `PartitionError` with Shardy's words."""
+    """The plan's module with its results' shardings; skips explicit collectives, most of `propagate`'s time.
+
+    Raises `PartitionError` with Shardy's message.
+    """
     module, structure = annotated_module(plan), load_prepared(plan.program).structure
     passes = _select_passes(plan, structure)
     with module.context, ir.Location.unknown():
@@ -88,10 +92,7 @@ def propagate_to_results(plan: Plan) -> ir.Operation:
 
 
 def annotated_module(plan: Plan) -> ir.Operation:
-    """The plan's module before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
-
-    Raises `PartitionError` with Shardy's words.
-    """
+    """The plan's module with its statements before propagation. Raises `PartitionError` with Shardy's message."""
     source, structure = load_prepared(plan.program)
     with source.context, ir.Location.unknown():
         verify_source_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
@@ -110,23 +111,21 @@ def propagating_passes(plan: Plan) -> tuple[str, ...]:
 
 
 def refusal_error(words: str) -> PartitionError:
-    """The error with Shardy's own message, without the IR it prints below it."""
+    """The error with Shardy's message, without the IR printed after it."""
     first = next((line for line in words.splitlines() if "error" in line), words[:200])
-    ways_out = ["remove the last constraint", "if it is a plan that should work, report it to openxla/shardy: the message is Shardy's own"]
+    ways_out = ["remove the last constraint", "if this plan should work, report it to openxla/shardy: the message is from Shardy"]
     return PartitionError(f"Shardy refuses this plan: {first.strip()}", ways_out, words)
 
 
 def _annotate_copy(source: ir.Operation, plan: Plan) -> ir.Operation:
-    """A copy of the prepared module with the plan's mesh, its arguments and results placed."""
     module = source.clone()
     declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
     annotate_main(main_function(module), plan)
     return module
 
 
-def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
-    """The module before reshards are inserted, from a program without its middle layers; `None` if the plan, or the result, treats layers
-    differently."""
+def _propagate_layers(plan: Plan, passes: list[str], backend: Backend) -> ir.Operation | None:
+    """The module before reshards, propagated without its middle layers; `None` if layers are treated differently."""
     if _INSERT_RESHARDS not in passes or (short := shorten_program(plan.program)) is None or not short.is_valid_for(plan):
         return None
     few = _annotate_copy(short.few, plan)
@@ -137,19 +136,18 @@ def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
     if (ops := short.transfer_shardings(main, main_function(few))) is None:
         return None
     reshard_carried_results(main, plan)
-    insert_dot_reshards(main, ops, load_prepared(plan.program).structure, plan.mesh)
+    insert_dot_reshards(main, ops, load_prepared(plan.program).structure, plan.mesh, backend)
     return whole
 
 
-def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
-    """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`). Where the plan
-    or the function constrains values, reshards follow each other at constraints and barriers."""
-    is_constrained, has_statements = any("constraint" in each for each in passes), _has_constraints_or_barriers(plan, structure)
+def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure, backend: Backend) -> None:
+    """Run the passes, with stops before reshards are inserted and before they become collectives (`_make_explicit`)."""
+    is_constrained, has_statements = any("constraint" in name for name in passes), _has_constraints_or_barriers(plan, structure)
     inserting = passes.index(_INSERT_RESHARDS)
     run_passes(module, ",".join(passes[:inserting]))
     main = main_function(module)
     if has_statements:
-        lift_barriers(main)
+        barriers_to_reshards(main)
     ops = list(operations_below(main))
     if is_constrained:
         drop_reshard_rules(ops)
@@ -157,12 +155,12 @@ def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: 
         reshard_elementwise_operands(ops)
         clear_unreduced_results(main, result_shardings(plan))
     reshard_carried_results(main, plan)
-    insert_dot_reshards(main, ops, structure, plan.mesh)
+    insert_dot_reshards(main, ops, structure, plan.mesh, backend)
     _make_explicit(module, passes[inserting:], structure, has_statements=has_statements)
 
 
 def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure, *, has_statements: bool = False) -> None:
-    """Run the passes that insert reshards and make collectives of them, with a stop between the two where there is anything to do."""
+    """Insert reshards and lower them to collectives, with a stop between the two if anything is to do there."""
     is_variadic = has_variadic_reduces(structure)
     if not (is_variadic or has_statements):
         run_passes(module, ",".join(passes))
@@ -177,17 +175,17 @@ def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure
 
 
 def _has_constraints_or_barriers(plan: Plan, structure: Structure) -> bool:
-    """Whether the plan or the function constrains a value; open constraints before loops do not count."""
+    """Return whether the plan or the function constrains a value; open constraints before loops do not count."""
     return bool(plan.layout.constraints or plan.layout.barriers) or structure.has_constraints
 
 
 def _select_passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
-    """The passes that have anything to do: the others would walk the whole program to find nothing."""
+    """The passes with any effect: the others would walk the whole program to find nothing."""
     constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
-    passes = _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
-    return tuple(each for each in passes if each != _EVEN_EDGES) if plan.pads_shards and _has_uneven_arguments(plan) else passes
+    passes = _PASSES if constrained else tuple(name for name in _PASSES if "constraint" not in name)
+    return tuple(name for name in passes if name != _EVEN_EDGES) if plan.pads_shards and _has_uneven_arguments(plan) else passes
 
 
 def _has_uneven_arguments(plan: Plan) -> bool:
-    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    return any(any(sharding_faults(tensor.shape, sharding.dims, plan.mesh)) for tensor, sharding in placed)
+    pairs = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    return any(any(sharding_faults(tensor.shape, sharding.dims, plan.mesh)) for tensor, sharding in pairs)

@@ -1,4 +1,4 @@
-"""Reading Shardy's answer: the sharding of every value, and every collective with what it moves."""
+"""Reads Shardy's answer: the sharding of every value, and every collective with its payload."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,23 +12,25 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.halos import Halos
 from workbench.propagation.module.mlir_context import main_function, producer
-from workbench.propagation.module.operation_kinds import CONTROL_FLOW, DOTS
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW, DOTS, gathers_for_print
 from workbench.propagation.module.prepare_module import ID, SKIPS_LINKS
 from workbench.propagation.module.shardy_attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
+from workbench.propagation.module.varying_axes import SENDS, sending_axes
 from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.propagate import propagate, propagate_to_results
 from workbench.propagation.propagated_module import PropagationAnswer
 from workbench.propagation.reductions import Reductions, verify_partial_sums
 from workbench.propagation.reshard_edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
 from workbench.propagation.shardy_collectives import KINDS, InsertedCollective, axes_of
+from workbench.propagation.structure.operation_work import is_top_k
 from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.variadic_reductions import is_variadic_reduce
-from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adjust_sent_bytes, backend_of
+from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adjust_sent_bytes, backend_of, widening_factor
 
-_ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
-_UNARY = ("stablehlo.convert", "stablehlo.reshape")
+_ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # the position in a chain distinguishes them
+_UNARY = ("stablehlo.convert", "stablehlo.reshape", "stablehlo.reduce")
 _READING_THROUGH = {"stablehlo.transpose": DOTS, "stablehlo.reverse": {"stablehlo.convolution"}}
-"""What XLA makes a part of the operations that read it (`algebraic_simplifier.cc`)."""
+"""Operations that XLA merges into the operations that read them (`algebraic_simplifier.cc`)."""
 
 
 @dataclass(slots=True)
@@ -48,14 +50,15 @@ class Propagated:
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
     """Propagate the plan, and read the answer as the compiler of `hardware` would execute it.
 
-    Raises `LayoutError` for a value that the plan wants as a partial sum and that is none.
+    Raises `LayoutError` for a value that the plan leaves unreduced but that is not a partial sum.
     """
     structure = load_prepared(plan.program).structure
-    return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
+    backend = backend_of(hardware)
+    return _Collector(plan, structure, backend).collect(propagate(plan, backend))
 
 
 def read_result_dims(plan: Plan) -> list[Dims]:
-    """The sharding of each result of main, as `partition` has it, without the answer to the rest."""
+    """The sharding of each result of main, as in `partition`, but faster."""
     structure = load_prepared(plan.program).structure
     module = propagate_to_results(plan)  # which its main function does not keep alive
     return _read_results(main_function(module), plan, PropagationAnswer(structure, [None] * len(structure.values)))
@@ -64,11 +67,21 @@ def read_result_dims(plan: Plan) -> list[Dims]:
 def _read_results(main: ir.Operation, plan: Plan, answer: PropagationAnswer) -> list[Dims]:
     ranks = [len(tensor.shape) for tensor in plan.program.results]
     attrs = ir.ArrayAttr(main.attributes["res_attrs"])
-    found = []
-    for rank, each in zip(ranks, attrs, strict=True):
-        entries = ir.DictAttr(each)
-        found.append(answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
-    return found
+    shardings = []
+    for rank, attr in zip(ranks, attrs, strict=True):
+        entries = ir.DictAttr(attr)
+        shardings.append(answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
+    return shardings
+
+
+def _all_axes(dims: Dims) -> tuple[str, ...]:
+    return tuple(axis for dim in dims for axis in dim)
+
+
+def _is_read(value: ir.Value) -> bool:
+    """Whether anything reads a value of a `shard_map`; what it only returns is read if its result is."""
+    readers = [(use.owner.operation, use.operand_number) for use in value.uses]
+    return any(reader.name != "sdy.return" or any(True for _ in reader.parent.results[number].uses) for reader, number in readers)
 
 
 class _Collector:
@@ -88,8 +101,8 @@ class _Collector:
     def collect(self, module: ir.Operation) -> Propagated:
         main = main_function(module)
         attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
-        for value, each in zip(self._structure.arguments, attrs, strict=True):
-            entries = ir.DictAttr(each)
+        for value, attr in zip(self._structure.arguments, attrs, strict=True):
+            entries = ir.DictAttr(attr)
             self._dims[value] = self._answer.parse_shardings(entries["sdy.sharding"])[0]
         self._collect_block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
@@ -101,8 +114,8 @@ class _Collector:
     def _collect_block(self, block: ir.Block, region: int) -> None:
         ops, values, dims = self._structure.ops, self._structure.values, self._dims
         inserted: list[ir.Operation] = []
-        for each in block.operations:
-            op = each.operation
+        for item in block.operations:
+            op = item.operation
             attributes = op.attributes
             try:
                 index = attributes[ID].value
@@ -120,38 +133,60 @@ class _Collector:
             if record.windows is not None and self._is_sharded_along_windows(record):
                 self._reshards += self._halos.reshards(op, index, region, record.windows)
             if record.unsplit_dims and not self._backend.splits_every_batch and (axes := self._splitting_axes(op, record)):
-                self._gather_whole(op, index, region, axes)
+                self._gather_whole(op, op.operands[0], region, axes)
+                self._whole.append(index)
+                if record.work.flops:
+                    self._flops[index] = record.work.flops
             elif record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
+            elif is_top_k(op) and not self._backend.splits_every_batch and any(dims[record.operands[0]] or ()):
+                self._whole.append(index)  # gathered before (`insert_dot_reshards`)
+            elif op.name in SENDS:
+                self._add_own_collective(op, index, region)
+            elif gathers_for_print(op):
+                for value in op.operands:
+                    if axes := _all_axes(self._answer.dims_of(value)):
+                        self._gather_whole(op, value, region, axes)
             elif op.name in CONTROL_FLOW:
                 self._collect_regions(op, index, shardings)
         self._collect_inserted(inserted, len(ops) - 1, region)
 
     def _splitting_axes(self, op: ir.Operation, record: Op) -> tuple[str, ...]:
-        """The axes along which the first operand would be gathered: all, if one of them splits what XLA does not partition."""
+        """The axes of the first operand's gather: all, if one of them splits a dimension that XLA does not partition."""
         dims = self._answer.dims_of(op.operands[0])
-        return tuple(axis for dim in dims for axis in dim) if any(dims[dim] for dim in record.unsplit_dims) else ()
+        return _all_axes(dims) if any(dims[dim] for dim in record.unsplit_dims) else ()
 
-    def _gather_whole(self, op: ir.Operation, index: int, region: int, axes: tuple[str, ...]) -> None:
-        """Record an operation that every device does whole."""
-        record, value = self._structure.ops[index], op.operands[0]
-        size = local_bytes(value.type, ((),) * len(self._answer.dims_of(value)), self._mesh)
-        local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
+    def _gather_whole(self, op: ir.Operation, value: ir.Value, region: int, axes: tuple[str, ...]) -> None:
+        """Record that an operation makes XLA gather one of its operands."""
+        index = op.attributes[ID].value
+        record = self._structure.ops[index]
+        size = local_bytes(value.type, ((),) * len(self._answer.dims_of(value)), self._mesh) * widening_factor(self._backend, value)
         lives = record.position, record.position, (self._structure.heights[index],)
-        made_in, source = self._answer.region_of(value, region), self._answer.producer_of(value)
+        made_in = region if self._backend.gathers_in_each_turn else self._answer.region_of(value, region)
+        source = self._answer.producer_of(value)
         self._reshards.append(
-            InsertedCollective("all-gather", axes, local, payload, index, made_in, source, False, *lives, sent_by_operation=True)
+            InsertedCollective("all-gather", axes, size, size, index, made_in, source, False, *lives, sent_by_operation=True)
         )
-        self._whole.append(index)
-        if record.work.flops:
-            self._flops[index] = record.work.flops
+
+    def _add_own_collective(self, op: ir.Operation, index: int, region: int) -> None:
+        """Record what a collective of the program's own, in a `shard_map`, sends."""
+        record, axes = self._structure.ops[index], sending_axes(op)
+        if not axes:
+            return
+        kind, lives = SENDS[op.name], (record.position, record.position, (self._structure.heights[index],))
+        for operand, result in zip(op.operands, op.results, strict=True):
+            if not _is_read(result):
+                continue
+            whole = result if kind == "all-gather" else operand
+            size = local_bytes(whole.type, self._answer.dims_of(whole), self._mesh)
+            _, payload = adjust_sent_bytes(self._backend, op, kind, size, size)
+            self._reshards.append(InsertedCollective(kind, axes, 0, payload, index, region, index, False, *lives, sent_by_operation=True))
 
     def _is_sharded_along_windows(self, record: Op) -> bool:
-        """Whether an operation may read across a shard boundary, quickly: most dimensions with windows are not sharded."""
+        """Return whether an operation may read across a shard boundary: a fast check, mostly false."""
         return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
     def _collect_regions(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
-        """Loop bodies: their arguments have the shardings of the loop's results."""
         number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
         manual = self._manual.get(self._structure.ops[index].region, ())
         if op.name == "sdy.manual_computation":
@@ -168,23 +203,24 @@ class _Collector:
                 self._collect_block(block, number + offset)
 
     def _collect_inserted(self, inserted: list[ir.Operation], before: int, region: int) -> None:
-        """Record what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
+        """Record Shardy's operations; XLA computes equal collectives of one value once."""
         for chain in group_chains(inserted):
-            moves, is_new, (origin, order) = list(self._list_collectives(chain, before, region)), False, self._value_key(chain)
-            for op, kind, lies, reshard in moves:
-                if not self._is_repeated((origin, kind, tuple(lies[dim] for dim in order), region), reshard):
-                    is_new = True
+            moves, (origin, order) = list(self._list_collectives(chain, before, region)), self._value_key(chain)
+            new = []
+            for op, kind, dims, reshard in moves:
+                if not self._is_repeated((origin, kind, tuple(dims[dim] for dim in order), region), reshard):
+                    new.append(reshard)
                     self._add_reshards(op, reshard)
-            if chain[0].name not in REDUCTIONS and (is_new or not moves):
-                self._edges.append(self._make_edge(chain, [reshard for *_, reshard in moves], before, region))
+            if chain[0].name not in REDUCTIONS and (new or not moves):
+                self._edges.append(self._make_edge(chain, new, before, region))
 
     def _add_reshards(self, op: ir.Operation, reshard: InsertedCollective) -> None:
-        if not self._reductions.is_added_first(op, reshard):
+        if not self._reductions.is_added_before_reduction(op, reshard):
             self._reshards += self._reductions.split_reduction(op, self._hoist_out_of_loop(op, reshard))
 
     def _hoist_out_of_loop(self, op: ir.Operation, reshard: InsertedCollective) -> InsertedCollective:
         loop = self._structure.regions[reshard.region].parent
-        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_reduced_behind_loop(op) else reshard
+        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_reduced_after_loop(op) else reshard
 
     def _is_repeated(self, key: tuple[Any, ...], reshard: InsertedCollective) -> bool:
         first = self._first_by_key.setdefault(key, reshard)
@@ -194,22 +230,20 @@ class _Collector:
         return True
 
     def _value_key(self, chain: Sequence[ir.Operation]) -> tuple[Any, Sequence[int]]:
-        """A key that equal values share, and its dimensions in the order of that one's. A dot reads a transposed value, and a convolution a
-        reversed one, as it was before."""
+        """A key of equal values, and the dimensions in the key value's order; looks through transposes and reverses."""
         value, uses = self._answer.skip_trivial_reverses(chain[0].operands[0]), [use.owner for use in chain[-1].results[0].uses]
-        readers, own = {each.name for each in uses}, tuple(each for each in uses if SKIPS_LINKS in each.attributes)
+        readers, skipping_readers = {user.name for user in uses}, tuple(user for user in uses if SKIPS_LINKS in user.attributes)
         order: Sequence[int] = range(ir.RankedTensorType(value.type).rank)
         if not self._backend.merges_equal_values:
-            return (value, own), order
+            return (value, skipping_readers), order
         while readers and (owner := producer(value)) is not None and readers <= _READING_THROUGH.get(owner.name, frozenset()):
             if owner.name == "stablehlo.transpose":
                 permutation = list(ir.DenseI64ArrayAttr(owner.attributes["permutation"]))
                 order = [order[permutation.index(dim)] for dim in range(len(permutation))]
             value = owner.operands[0]
-        return (*_unary_chain_key(value), own), order
+        return (*_unary_chain_key(value), skipping_readers), order
 
     def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
-        """The resharding that a chain of inserted operations performs."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
         readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader_of(use.owner)) is not None))
@@ -229,7 +263,7 @@ class _Collector:
         )
 
     def _is_reusable(self, first: InsertedCollective, again: InsertedCollective) -> bool:
-        """Whether a gathered value is still in memory when it is needed again; values that dots read may have been freed."""
+        """Return whether a gathered value is still in memory for a second use; dots may have freed it."""
         reader = self._structure.ops[again.before]
         if first.kind != "all-gather" or reader.kind not in DOTS:
             return True
@@ -239,66 +273,64 @@ class _Collector:
         return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
 
     def _is_widening_dot(self, dot: Op) -> bool:
-        """Whether it is a dot of two-byte floats that sums into four-byte ones."""
         values = self._structure.values
-        return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in TWO_BYTE_FLOATS for each in dot.operands)
+        return values[dot.results[0]].dtype == "float32" and any(values[operand].dtype in TWO_BYTE_FLOATS for operand in dot.operands)
 
     def _list_collectives(
         self, chain: Sequence[ir.Operation], before: int, region: int
     ) -> Iterator[tuple[ir.Operation, Any, Dims, InsertedCollective]]:
-        """The collectives of a chain, each with a kind and a sharding that equal ones of one value share. Results that only feed the next
-        collective, or are sliced, live for a moment only."""
+        """The collectives of a chain, each with a kind and a sharding that equal ones share; intermediates are freed."""
         collectives = [op for op in chain if op.name in KINDS]
         for number, op in enumerate(collectives):
             after = self._answer.parse_shardings(op.attributes["out_sharding"])[0]
             if op.name == "sdy.all_gather":
-                found = list(self._list_gathers(op, after, before, region))
+                steps = list(self._list_gathers(op, after, before, region))
             else:
-                found = [(after, self._make_reshard(op, after, before, region))]
+                steps = [(after, self._make_reshard(op, after, before, region))]
             kind = (op.name, number) if op.name in _ORDER_SENSITIVE_KINDS else op.name
-            for lies, each in found:
-                is_last = op == chain[-1] and each is found[-1][1]
-                yield op, kind, lies, each if is_last else replace(each, last_use=each.first_use)
+            for dims, collective in steps:
+                is_last = op == chain[-1] and collective is steps[-1][1]
+                yield op, kind, dims, collective if is_last else replace(collective, last_use=collective.first_use)
 
     def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
-        """One all-gather for each dimension, the last one first, as in XLA's partitioner, or one for all; with the value's sharding after
-        it."""
+        """One all-gather per dimension, last first as in XLA, or one for all; each with the sharding after it."""
         source = op.operands[0]
-        lies = list(self._answer.dims_of(source))
+        dims = list(self._answer.dims_of(source))
         plain = self._answer.locate_collective(source, op, before, region)
-        gathered = [(dim, axes) for dim in range(len(lies) - 1, -1, -1) if (axes := lies[dim][len(after[dim]) :])]
-        parts = [[each] for each in gathered]
+        gathered = [(dim, axes) for dim in range(len(dims) - 1, -1, -1) if (axes := dims[dim][len(after[dim]) :])]
+        parts = [[item] for item in gathered]
         if self._backend.folds_gathers and len(gathered) > 1 and not self._may_be_windowed(op, dict(gathered), before):
             parts = [gathered]
         for part in parts:
             for dim, _ in part:
-                lies[dim] = after[dim]
-            axes = tuple(axis for _, each in part for axis in each)
+                dims[dim] = after[dim]
+            axes = tuple(axis for _, item in part for axis in item)
             if len(part) > 1:
                 axes = tuple(sorted(axes, key=lambda axis: self._mesh.names.index(base_axis(axis))))
-            size = local_bytes(source.type, tuple(lies), self._mesh)
+            size = local_bytes(source.type, tuple(dims), self._mesh)
             local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
-            yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
+            made_in = region if self._backend.gathers_in_each_turn else plain.region
+            yield tuple(dims), replace(plain, kind="all-gather", region=made_in, axes=axes, local_bytes=local, payload=payload)
 
     def _may_be_windowed(self, op: ir.Operation, gathered: Mapping[int, tuple[str, ...]], before: int) -> bool:
-        """Whether a dot may take its operand apart along a gathered dimension that it sums over, for the other operand's rows are sharded
-        as that dimension is (see `windowed_dots`): that one is then gathered by itself."""
+        """Return whether a dot may be windowed along a gathered dimension (`windowed_dots`), gathered separately then."""
         dot = self._structure.dots.get(before)
-        use = next((each for each in op.results[0].uses if each.owner.name == "stablehlo.dot_general"), None)
+        use = next((item for item in op.results[0].uses if item.owner.name == "stablehlo.dot_general"), None)
         if dot is None or use is None:
             return False
         side = use.operand_number
         other = self._answer.dims_of(use.owner.operands[1 - side])
         free = dot.dims.columns if side == 0 else dot.dims.rows
-        rows = {other[each[1 - side]] for each in free}
-        return any(gathered.get(each[side], ()) in rows - {()} for each in dot.dims.summed)
+        rows = {other[item[1 - side]] for item in free}
+        return any(gathered.get(item[side], ()) in rows - {()} for item in dot.dims.summed)
 
     def _make_reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
         kind = KINDS[op.name][0]
         source = op.operands[0]
         inside = self._answer.dims_of(source)
         axes = axes_of(op, inside, after)
-        local = payload = local_bytes(source.type, after, self._mesh)
+        whole = self._reductions.value_sent(op) if kind == "all-reduce" else source
+        local = payload = local_bytes(whole.type, after if whole.type == source.type else self._answer.dims_of(whole), self._mesh)
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "all-reduce" and is_variadic_reduce(producer(source)):
@@ -307,7 +339,7 @@ class _Collector:
         return replace(self._answer.locate_collective(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
-        """FLOP of a dot on one device: its part of the result times its part of the contraction."""
+        """FLOP of a dot on one device: its shard of the result times its shard of the contraction."""
         record = self._structure.ops[index]
         result = self._structure.values[record.results[0]]
         out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
@@ -318,12 +350,13 @@ class _Collector:
 
 
 def _unary_chain_key(value: ir.Value) -> tuple[Any, ...]:
-    """A key that equal values share: what a value is cast and reshaped from, and how."""
+    """A key that equal values share: the value before casts and reshapes, and these."""
     steps = []
     owner = producer(value)
-    while owner is not None and owner.name in _UNARY:
-        sharding = [owner.attributes[name] for name in ("sdy.sharding",) if name in owner.attributes]
-        steps.append((owner.name, owner.results[0].type, *sharding))
+    while owner is not None and owner.name in _UNARY and len(owner.results) == 1:
+        stated = [owner.attributes[name] for name in ("dimensions", "sdy.sharding") if name in owner.attributes]
+        reducer = [item.operation.name for region in owner.regions for item in region.blocks[0].operations]
+        steps.append((owner.name, owner.results[0].type, *stated, *reducer))
         value = owner.operands[0]
         owner = producer(value)
     return (value, *steps)

@@ -1,7 +1,7 @@
-"""Edges: where a value's sharding is not the one that its reader needs. Shardy inserts a chain of collectives and slices there.
+"""Edges: reads that need another sharding than the value's, where Shardy inserts a chain of collectives and slices.
 
-As planned, that chain is what is sent. XLA's partitioner may reshard in another way between the same two shardings; once it has answered,
-its collectives replace the chain's (`spmd.replace_shardy_collectives`).
+As planned, that chain is sent. XLA's partitioner may reshard differently; its collectives then replace the chain's
+(`spmd.replace_shardy_collectives`).
 """
 
 import math
@@ -18,7 +18,7 @@ from workbench.propagation.shardy_collectives import KINDS, InsertedCollective
 from workbench.reports.partitioned import GatheredWhole
 
 REDUCTIONS = ("sdy.all_reduce", "sdy.reduce_scatter")
-SLICE = "slice"  # no collective: each device keeps a part of what it has
+SLICE = "slice"  # no collective: each device keeps a part of its shard
 _MOVES = frozenset(KINDS) - frozenset(REDUCTIONS) | {"sdy.all_slice"}
 
 
@@ -26,9 +26,11 @@ _MOVES = frozenset(KINDS) - frozenset(REDUCTIONS) | {"sdy.all_slice"}
 class Edge:
     """One resharding: a value's shape, its shardings before and after, and the collectives of one execution.
 
-    `source` is the operation that made the value, or `argument` the number of the argument it is; `readers` are the operations that need
-    the new sharding. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand
-    and result of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
+    - `source`: the operation that made the value, or `argument` the number of main's argument; `readers`: the
+      operations that need the new sharding;
+    - `kinds`: those of the chain, slices included; `moves`: the collectives, in order; `temporary`: bytes of operand
+      and result of the largest of them on one device;
+    - `gathered_whole`: the warnings of XLA's partitioner.
     """
 
     shape: tuple[int, ...]
@@ -47,7 +49,7 @@ class Edge:
 
 
 def group_chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
-    """Inserted operations in chains: each reshards one value step by step; a reduction is a chain of its own."""
+    """Group inserted operations into chains that reshard one value step by step; a reduction is its own chain."""
     links: dict[ir.Operation, list[ir.Operation]] = {}
     for op in inserted:
         if op.name not in KINDS and op.name not in _MOVES:
@@ -71,8 +73,8 @@ def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
 
 
 def largest_move_bytes(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
-    """Bytes of operand and result of the largest move, on one device; a slice is taken where the result is needed."""
-    return max((_operand_bytes(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
+    """Bytes of operand and result of the largest collective on one device; slices count as part of their readers."""
+    return max((_operand_bytes(move, mesh) + max(move.payload, move.local_bytes) for move in moves), default=0)
 
 
 def _operand_bytes(each: InsertedCollective, mesh: Mesh) -> int:

@@ -1,7 +1,8 @@
-"""The reshardings of a report, read off the partitioner's edges."""
+"""The reshardings of a report, read from the partitioner's edges."""
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from workbench.core.sharding import Sharding, axis_size, base_axis
@@ -16,21 +17,24 @@ Seconds = Callable[[list[InsertedCollective]], list[float]]
 
 
 def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
-    """Reshardings, alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
-    counts: dict[Reshard, int] = {}
+    """Reshardings with counts: full gathers by XLA first, then by bytes sent."""
+    counts: Counter[Reshard] = Counter()
     for edge in partitioned.edges:
         if edge.before != edge.after:
-            found = _make_reshard(plan, edge, seconds_of)
-            counts[found] = counts.get(found, 0) + _count_executions(edge, partitioned)
-    merged = (replace(each, count=count) for each, count in counts.items())
-    return tuple(sorted(merged, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
+            for times, part in _parts_by_executions(edge, partitioned):
+                counts[_make_reshard(plan, part, seconds_of)] += times
+    merged = (replace(counted, count=count) for counted, count in counts.items())
+    return tuple(sorted(merged, key=lambda row: (not row.rematerialises, -row.sent, row.path)))
 
 
-def _count_executions(edge: Edge, partitioned: Propagated) -> int:
-    """Executions per step: those of its collectives, for XLA moves out of a loop what no iteration changes."""
-    if edge.moves and (times := edge.moves[0].times) is not None:
-        return times
-    return partitioned.structure.regions[edge.moves[0].region if edge.moves else edge.region].runs_per_step
+def _parts_by_executions(edge: Edge, partitioned: Propagated) -> Iterator[tuple[int, Edge]]:
+    """Executions per step, and the part of an edge that runs as often: XLA may move some of its collectives out of a loop, others not."""
+    regions = partitioned.structure.regions
+    if not edge.moves:
+        yield regions[edge.region].runs_per_step, edge
+    counts = [regions[each.region].runs_per_step if each.times is None else each.times for each in edge.moves]
+    for count in dict.fromkeys(counts):
+        yield count, replace(edge, moves=tuple(each for each, times in zip(edge.moves, counts, strict=True) if times == count))
 
 
 def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
@@ -54,7 +58,7 @@ def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
         Sharding(edge.before),
         Sharding(edge.after),
         classify_edge(edge),
-        tuple(_make_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
+        tuple(_make_move(plan, move, seconds) for move, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
         edge.temporary,
         1,
         edge.argument is not None,
@@ -67,12 +71,12 @@ def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> ReshardC
     return ReshardCollective(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)
 
 
-# Which way a resharding takes: XLA's partitioner has eight (`spmd_partitioner.cc`, `ReshardNoCache`).
+# Classes of reshardings: XLA's partitioner has eight paths (`spmd_partitioner.cc`, `ReshardNoCache`).
 
 
 def classify_edge(edge: Edge) -> tuple[int, ...]:
-    """Which of the eight ways of XLA's `ReshardNoCache` this is; two where it takes one after the other."""
-    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
+    """The path of this resharding among the eight of XLA's `ReshardNoCache`; two numbers for one path after another."""
+    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # size-1 dimensions are summed
     path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
     return ((2,) if edge.is_manual else ()) + path_class
 

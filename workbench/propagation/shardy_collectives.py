@@ -1,4 +1,4 @@
-"""The collectives Shardy inserts, and what they send."""
+"""The collectives Shardy inserts, and the bytes they send."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ KINDS = {  # Shardy's operation: the report's name for it, and the attribute tha
 
 @dataclass(slots=True)
 class InsertedCollective:
-    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it uses."""
+    """A collective Shardy inserted, executed before operation `before`, and the lifetime of its buffers."""
 
     kind: str
     axes: tuple[str, ...]
@@ -44,12 +44,12 @@ class InsertedCollective:
 
     @property
     def sender(self) -> int:
-        """The operation it is reported at: the one that made the value, unless it is an argument; of halos, the operation itself."""
+        """The operation it is reported at: the maker of the value; for arguments and halos, operation `before`."""
         return self.before if self.sent_by_operation or self.source is None else self.source
 
 
 def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
-    """The mesh axes a collective runs over; for a permutation those whose place changes."""
+    """The mesh axes a collective runs over; for a permute, those whose position changes."""
     attribute = KINDS[op.name][1]
     if attribute:
         return axis_names(str(op.attributes[attribute]))
@@ -60,27 +60,27 @@ def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
 def collectives(
     program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[InsertedCollective], seconds: Sequence[float] = ()
 ) -> tuple[Collective, ...]:
-    """The collectives of a report: alike ones of one place together; `seconds` are those of each reshard, if hardware is known."""
+    """The collectives of a report, equal ones counted together; `seconds` of each reshard, if hardware is known."""
     counts: dict[tuple[Any, ...], int] = {}
-    lasting: dict[tuple[Any, ...], float] = {}
-    for number, each in enumerate(reshards):
-        operation = program.operations[each.sender]
-        key = (each.kind, each.axes, each.payload, operation.path, operation.source)
-        times = structure.regions[each.region].runs_per_step if each.times is None else each.times
+    durations: dict[tuple[Any, ...], float] = {}
+    for number, reshard in enumerate(reshards):
+        operation = program.operations[reshard.sender]
+        key = (reshard.kind, reshard.axes, reshard.payload, operation.path, operation.source)
+        times = structure.regions[reshard.region].runs_per_step if reshard.times is None else reshard.times
         counts[key] = counts.get(key, 0) + times
-        lasting[key] = seconds[number] if seconds else 0.0
-    sized = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}
-    found = [
+        durations[key] = seconds[number] if seconds else 0.0
+    device_counts = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}
+    rows = [
         Collective(
             kind,
             tuple(dict.fromkeys(map(base_axis, axes))),
             payload,
-            sent_bytes(kind, payload, sized[axes]),
+            sent_bytes(kind, payload, device_counts[axes]),
             count,
             path,
             source,
-            lasting[kind, axes, payload, path, source],
+            durations[kind, axes, payload, path, source],
         )
         for (kind, axes, payload, path, source), count in counts.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))
+    return tuple(sorted(rows, key=lambda row: (-row.total_payload, row.path, row.kind)))

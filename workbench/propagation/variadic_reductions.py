@@ -1,7 +1,7 @@
-"""Reductions of several values at once (an argmax: of pairs) made explicit where Shardy leaves them out, from JAX 0.11 on.
+"""Inserts the all-reduces of variadic reductions (an argmax reduces pairs) that Shardy leaves out from JAX 0.11 on.
 
-Shardy recognises a reduction that computes a sum, a maximum and so on of one value, and inserts nothing for any other. XLA's partitioner
-reduces on each device and gathers the candidates of all. The all-reduces that Shardy of JAX 0.10 inserted stand for that here.
+Shardy recognizes only reductions of one value by a sum, maximum or the like. XLA's partitioner reduces on each device
+and gathers all candidates. The all-reduces that Shardy of JAX 0.10 inserted represent that here.
 """
 
 from jax.extend.mlir import ir
@@ -15,7 +15,7 @@ _ALL_REDUCE = "sdy.all_reduce"
 
 
 def is_variadic_reduce(op: ir.Operation | None) -> bool:
-    """Whether it reduces several values at once, as an argmax: XLA has no all-reduce of pairs, and gathers each device's candidates."""
+    """Return whether an operation reduces several values at once, such as an argmax; XLA gathers all candidates."""
     return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1
 
 
@@ -24,9 +24,9 @@ def has_variadic_reduces(structure: Structure) -> bool:
 
 
 def reduce_variadic(main: ir.Operation) -> None:
-    """Insert an all-reduce behind each result of such a reduction over dimensions that are split, where there is none."""
+    """Insert an all-reduce after each result of a variadic reduction over sharded dimensions, unless there is one."""
     reader = ShardingReader(main)
-    for op in [each for each in operations_below(main) if is_variadic_reduce(each)]:
+    for op in [op_in_main for op_in_main in operations_below(main) if is_variadic_reduce(op_in_main)]:
         is_explicit = any(use.owner.operation.name == _ALL_REDUCE for result in op.results for use in result.uses)
         if not is_explicit and (axes := _summed_axes(op, reader)):
             for result in op.results:
@@ -35,7 +35,7 @@ def reduce_variadic(main: ir.Operation) -> None:
 
 
 def _summed_axes(op: ir.Operation, reader: ShardingReader) -> tuple[str, ...]:
-    """The axes that split reduced dimensions of the first operand; Shardy shards the others alike."""
+    """The axes of the reduced dimensions of the first operand; Shardy shards the other operands alike."""
     rule = rule_of(op)
     if rule is None:
         return ()
@@ -48,6 +48,6 @@ def _insert_all_reduce(op: ir.Operation, result: ir.Value, axes: tuple[str, ...]
         "reduction_axes": ir.Attribute.parse(f"#sdy<axis_ref_list{{{axes_text(axes)}}}>"),
         "out_sharding": ir.Attribute.parse(f"#sdy.sharding{sharding_text(dims)}"),
     }
-    made = ir.Operation.create(_ALL_REDUCE, [result.type], [result], attributes, loc=op.location, ip=ir.InsertionPoint(op))
-    made.move_after(op)
-    result.replace_all_uses_except(made.results[0], made)
+    all_reduce = ir.Operation.create(_ALL_REDUCE, [result.type], [result], attributes, loc=op.location, ip=ir.InsertionPoint(op))
+    all_reduce.move_after(op)
+    result.replace_all_uses_except(all_reduce.results[0], all_reduce)

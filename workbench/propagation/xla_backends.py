@@ -1,58 +1,72 @@
-"""How XLA's back ends, and runtimes without it, differ: what each makes of the same shardings, as far as it changes what is sent."""
+"""Differences of XLA's backends, and of runtimes without XLA, that change the collectives of the same shardings."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
 from workbench.hardware.hardware import Hardware
 from workbench.propagation.module.mlir_context import producer
-from workbench.propagation.module.operation_kinds import DOTS
+from workbench.propagation.module.operation_kinds import DOTS, ELEMENTWISE
 from workbench.propagation.structure.operation_work import is_complex, is_exact
+from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 
+_RESHAPED = frozenset({"stablehlo.reshape", "stablehlo.slice", "sdy.all_slice"})
+_TAKING_PARTS = frozenset({DYNAMIC_SLICE, "stablehlo.gather"})
+_GATHERED = _RESHAPED | _TAKING_PARTS
+_MOVED = _RESHAPED | ELEMENTWISE - {"stablehlo.convert"}
+_RESHAPING = _RESHAPED | {"stablehlo.optimization_barrier", DYNAMIC_SLICE}
 TWO_BYTE_FLOATS = ("bfloat16", "float16")  # floats of two bytes
 
 
 class Backend(NamedTuple):
-    """The behaviour of one back end.
+    """The behaviour of one backend.
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
+    - `folds_window_sums`: a sum over a convolution's windows is folded with that over the batch, too; XLA:TPU does not.
     - `folds_gathers`: a value that is gathered along several dimensions is gathered once, over all their axes; XLA's partitioner makes one
       all-gather for each dimension, the last one first.
     - `adds_before_reducing`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
-    - `merges_addend_into_scatter`: what is added to a scatter is what that scatters onto, and all-reduced before it
-      (`algebraic_simplifier.cc`); reduce-scattered, it is added first.
-    - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
-    - `merges_equal_values`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
-    - `reduce_scatters_dots`: a dot's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
-      and then all-reduced along the rest; else all of it is all-reduced.
-    - `narrows_dot_operands`: what only dots and convolutions of default precision read is rounded to bfloat16, as they do, before it is
-      gathered.
-    - `regathers_for_widening_dots`: a dot of two-byte floats that sums into four-byte ones gathers its operands for itself.
-    - `widens_two_byte_floats`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the
-      former.
-    - `multiplies_complex_as_real`: a dot of complex numbers is three of real ones, whose sums are sent one by one: half as much again.
-    - `copies_transposed_operands`: what a dot or convolution reads in another order than it is stored in is copied into that order first.
-    - `copies_to_host_late`: outside loops, what is copied to the host's memory stays on the device until it is fetched back: XLA:TPU starts
-      all such copies at the end of the forward pass, also where memory is short.
-    - `splits_every_batch`: an FFT, and a convolution of groups, runs on each device's part of the batch; else each device does all of it
-      (`operation_work.unsplit_dims`).
-    - `gather_reuse_distance`: how many operations one after the other may stand between two dots that read one gathered value for it to
-      be gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
-      (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
+    - `merges_addend_into_scatter`: the other operand of an addition to a scatter becomes the base of the scatter, and is all-reduced first
+      (`algebraic_simplifier.cc`); if it is reduce-scattered, it is added first.
+    - `simplifies_first`: the program is simplified before it is partitioned: if only another sum reads a sum, the result of the second one
+      is reduced, and tests for negative indices are removed (`algebraic_simplifier.cc`). XLA:CPU partitions first.
+    - `sums_behind_loops`: a sum that a loop only accumulates is reduced once, after the loop (`while_loop_all_reduce_code_motion.cc`).
+    - `merges_equal_values`: equal casts or reshapes of a value are one value, which is gathered once.
+    - `reduce_scatters_dots`: if each device keeps a slice of a dot's sum over several axes, the sum is reduce-scattered along the axes of
+      the slice and then all-reduced along the others; otherwise the whole sum is all-reduced.
+    - `narrows_dot_operands`: a value that is read only by dots and convolutions of default precision is rounded to bfloat16 before it is
+      gathered, as they round it.
+    - `regathers_for_widening_dots`: a dot of two-byte floats with a four-byte result gathers its own copy of its operands.
+    - `widens_two_byte_floats`: values of two-byte floats are computed, sent and kept in four bytes, because XLA:CPU has no two-byte
+      arithmetic.
+    - `gathers_in_each_turn`: an all-gather of a loop-invariant value stays in the loop, because it enlarges the value
+      (`while_loop_invariant_code_motion.cc`); all backends move operations out of the loop that do not enlarge their operand.
+    - `multiplies_complex_as_real`: a complex dot is three real dots with separate sums: 1.5 times the bytes.
+    - `copies_transposed_operands`: an operand that a dot or convolution reads in another order than it is stored in is first copied.
+    - `copies_to_host_late`: outside loops, values for host memory stay on the device until they are fetched back: XLA:TPU starts all such
+      copies at the end of the forward pass, even if memory is short.
+    - `splits_every_batch`: FFTs, top-k and grouped convolutions run on each device's part of the batch; otherwise every device computes
+      the whole batch (`operation_work.unsplit_dims`).
+    - `gather_reuse_distance`: the largest number of operations between two dots that share a gathered value; beyond it, the value is
+      gathered again. `None`: no limit. In XLA:TPU it is a hundred operations of the partitioned program, which has a few more than the
+      traced one (`schedule_aware_collective_cse.cc`).
     """
 
     folds_reductions: bool = False
+    folds_window_sums: bool = False
     folds_gathers: bool = False
     adds_before_reducing: bool = False
     merges_addend_into_scatter: bool = False
+    simplifies_first: bool = False
     sums_behind_loops: bool = False
     merges_equal_values: bool = False
     reduce_scatters_dots: bool = False
     narrows_dot_operands: bool = False
     regathers_for_widening_dots: bool = False
     widens_two_byte_floats: bool = False
+    gathers_in_each_turn: bool = False
     multiplies_complex_as_real: bool = False
     copies_transposed_operands: bool = False
     copies_to_host_late: bool = False
@@ -62,19 +76,29 @@ class Backend(NamedTuple):
 
 NO_HARDWARE = Backend(copies_transposed_operands=True)
 CPU = Backend(regathers_for_widening_dots=True, widens_two_byte_floats=True, copies_transposed_operands=True)
-GPU = Backend(folds_reductions=True, adds_before_reducing=True, reduce_scatters_dots=True, regathers_for_widening_dots=True)
-EAGER = GPU._replace(adds_before_reducing=False, gather_reuse_distance=88)
-"""Autograd gathers again in the backward pass what it gathered in the forward pass (Korthikanti et al. 2022, section 4.2.2), and no pass
-rearranges sums."""
+GPU = Backend(
+    simplifies_first=True,
+    folds_reductions=True,
+    folds_window_sums=True,
+    adds_before_reducing=True,
+    reduce_scatters_dots=True,
+    regathers_for_widening_dots=True,
+)
+EAGER = GPU._replace(simplifies_first=False, adds_before_reducing=False, gather_reuse_distance=88)
+"""Autograd gathers again in the backward pass (Korthikanti et al. 2022, section 4.2.2), and no compiler pass reorders
+sums.
+"""
 TPU = Backend(
     folds_reductions=True,
     folds_gathers=True,
     adds_before_reducing=True,
     merges_addend_into_scatter=True,
+    simplifies_first=True,
     sums_behind_loops=True,
     merges_equal_values=True,
     reduce_scatters_dots=True,
     narrows_dot_operands=True,
+    gathers_in_each_turn=True,
     multiplies_complex_as_real=True,
     copies_to_host_late=True,
     splits_every_batch=True,
@@ -83,28 +107,34 @@ TPU = Backend(
 
 
 def backend_of(hardware: Hardware | None) -> Backend:
-    """The back end that compiles for this hardware. Without hardware, the plan is reported as XLA:CPU would run it, in its own types."""
+    """The backend that compiles for this hardware; without hardware, as XLA:CPU but in the program's own types."""
     if hardware and not hardware.runtime.fuses:
         return EAGER if hardware.runtime.gathers_again else EAGER._replace(gather_reuse_distance=None)
     platform = hardware.chip.platform if hardware else ""
     return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, NO_HARDWARE)
 
 
-# The type in which a back end sends a value, and so the number of bytes.
+# The type in which a backend sends a value, which determines the number of bytes.
 
 _NARROW_FLOAT = re.compile(r"[x<](bf16|f16|f8E\w+)>$")
-"""The type of an array of floats for which XLA:CPU has no arithmetic: it sends one of two bytes as four, and one of a byte as two."""
+"""Matches array types of floats without arithmetic in XLA:CPU, which sends two-byte ones as four bytes, one-byte ones
+as two.
+"""
 
 
 def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
-    """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
+    """Bytes of the result and bytes sent, in the type in which the backend sends the result of `op`."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
     if backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_complex_dot(producer(op.operands[0])):
         return local, payload * 3 // 2
-    if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(op.operands[0].type)):
-        return local * 2, payload * 2
-    return local, payload
+    factor = widening_factor(backend, op.operands[0])
+    return local * factor, payload * factor
+
+
+def widening_factor(backend: Backend, value: ir.Value) -> int:
+    """The ratio of the bytes sent for a value to its own bytes."""
+    return 2 if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(value.type)) else 1
 
 
 def _is_complex_dot(maker: ir.Operation | None) -> bool:
@@ -112,11 +142,29 @@ def _is_complex_dot(maker: ir.Operation | None) -> bool:
 
 
 def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:
-    return kind == "all-gather" and is_rounded(backend, [use.owner.operation for use in op.results[0].uses], op.operands[0])
-
-
-def is_rounded(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -> bool:
-    """Whether a value is rounded to two bytes before it is sent, given all its readers."""
-    if not backend.narrows_dot_operands or not str(value.type).endswith("xf32>"):
+    """Whether a value is rounded to two bytes before it is gathered."""
+    if kind != "all-gather" or not backend.narrows_dot_operands or not str(op.operands[0].type).endswith("xf32>"):
         return False
-    return bool(readers) and all(each.name in DOTS and not is_exact(each) for each in readers)
+    readers = list(_readers(op.results[0], _GATHERED))
+    return bool(readers) and all(map(_rounds, readers))
+
+
+def _readers(value: ir.Value, passing: Collection[str]) -> Iterator[ir.Operation]:
+    """Yield the readers of a value; a reader that selects rows or a layer of a stack, or reshapes it, is replaced by its own readers.
+
+    XLA:TPU moves a reshape behind elementwise operations that read nothing else, and gathers their result (`reshape_mover.cc`).
+    """
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.name not in passing or (reader.name in ELEMENTWISE and set(reader.operands) != {value}):
+            yield reader
+        else:
+            beyond = _RESHAPING if passing is _RESHAPING or reader.name in _TAKING_PARTS else _MOVED
+            yield from _readers(reader.results[use.operand_number if len(reader.results) > 1 else 0], beyond)
+
+
+def _rounds(reader: ir.Operation) -> bool:
+    if reader.name == "stablehlo.convert":
+        source = producer(reader.operands[0])
+        return source is not None and source.name in _RESHAPING and str(reader.results[0].type).endswith("xbf16>")
+    return reader.name in DOTS and not is_exact(reader)

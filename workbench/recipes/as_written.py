@@ -1,9 +1,9 @@
-"""As written: each argument in the sharding that the traced program itself states for it.
+"""As written: each argument with the sharding that the traced program itself states for it.
 
-Read are the types of arguments and the shardings of given arrays (`jax.NamedSharding`), the `in_specs` of a `shard_map` and the
-constraints that take an argument as it comes. The moments of a parameter are split as it is.
+Sources are the types of arguments, the shardings of given arrays (`jax.NamedSharding`), the `in_specs` of a
+`shard_map`, and constraints on unmodified arguments. The moments of a parameter are sharded like it.
 
-**Communication**: what the program's own statements need; nothing is sent to bring an argument into the sharding in which it is used.
+Communication: only that of the program's own statements; arguments already have the sharding in which they are used.
 """
 
 from dataclasses import dataclass

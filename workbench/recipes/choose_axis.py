@@ -1,4 +1,4 @@
-"""Which mesh axis a recipe uses: the one given, or one whose name says its purpose."""
+"""Chooses the mesh axis of a recipe: the one given, or one whose name implies the purpose."""
 
 from collections.abc import Iterable
 
@@ -10,45 +10,46 @@ from workbench.units import divisors
 
 
 def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
-    """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only one whose name says no purpose.
+    """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only axis whose name implies none.
 
-    Raises `MeshError` for an unknown axis, `RecipeError` where none can be chosen, or it has size 1 or carries a pipeline's stages.
+    Raises `MeshError` for an unknown axis, `RecipeError` if none can be chosen, or it has size 1 or carries pipeline
+    stages.
     """
     mesh = plan.mesh
-    found = given or _find_by_name(mesh, purpose) or _find_unnamed(mesh)
-    if found is None:
+    axis_name = given or _find_by_name(mesh, purpose) or _find_unnamed(mesh)
+    if axis_name is None:
         names = ", ".join(f"`{name}`" for name in AXES[purpose][:3])
         have = f"the mesh has {' '.join(f'`{name}`' for name in mesh.names)}" if mesh.names else "the mesh has no axes"
         used = {axis for _, axes in plan.layout.rules for axis in axes}
         free = [f"choose one, `{name}`" for name, size in mesh.axes if size > 1 and name not in used][:1]
         raise RecipeError(f"{title} needs a mesh axis, named {names}; {have}.", [f"add an axis `{AXES[purpose][0]}`", *free])
-    if found not in mesh:
-        raise MeshError(*unknown_name("mesh axis", found, mesh.names))
-    if mesh[found] == 1:
-        raise RecipeError(f"{title} over `{found}` has no effect: the axis has one device.", [f"make `{found}` 2 or more"])
-    if plan.pipeline and found == plan.pipeline.axis:
+    if axis_name not in mesh:
+        raise MeshError(*unknown_name("mesh axis", axis_name, mesh.names))
+    if mesh[axis_name] == 1:
+        raise RecipeError(f"{title} over `{axis_name}` has no effect: the axis has one device.", [f"make `{axis_name}` 2 or more"])
+    if plan.pipeline and axis_name == plan.pipeline.axis:
         raise RecipeError(
-            f"{title} cannot use `{found}`: it carries the stages of the pipeline.", ["choose another axis", "remove the pipeline"]
+            f"{title} cannot use `{axis_name}`: it carries the stages of the pipeline.", ["choose another axis", "remove the pipeline"]
         )
-    return found
+    return axis_name
 
 
 def _find_by_name(mesh: Mesh, purpose: str) -> str | None:
-    """The most specific name among the axes; those of more than one device first."""
-    named = [
+    """The axis with the most specific name; axes with more than one device first."""
+    candidates = [
         (mesh[axis] == 1, AXES[purpose].index(strip_affixes(axis)), axis) for axis in mesh.names if strip_affixes(axis) in AXES[purpose]
     ]
-    return min(named)[2] if named else None
+    return min(candidates)[2] if candidates else None
 
 
 def _find_unnamed(mesh: Mesh) -> str | None:
-    known = {name for names in AXES.values() for name in names}
-    free = [axis for axis, size in mesh.axes if strip_affixes(axis) not in known and size > 1]
+    known_names = {name for names in AXES.values() for name in names}
+    free = [axis for axis, size in mesh.axes if strip_affixes(axis) not in known_names and size > 1]
     return free[0] if len(free) == 1 else None
 
 
 def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> None:
-    """Raises `RecipeError` if a rule puts another dimension than these on the axis: both cannot split one tensor."""
+    """Raise `RecipeError` if the axis shards other dimensions: an axis shards one dimension of a tensor."""
     allowed = tuple(dims)
     for dim, axes in plan.layout.rules:
         if axis in axes and dim not in allowed:
@@ -60,7 +61,7 @@ def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> Non
 
 
 def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> None:
-    """Raises `RecipeError` with the arithmetic if the axes do not divide every size the dimension has."""
+    """Raise `RecipeError` with the arithmetic if the axes do not divide every size of the dimension."""
     if problem := find_remainder(plan, dim, axes):
         size, parts = problem
         even = [str(n) for n in reversed(divisors(size)) if 1 < n <= 2 * parts][:2]
@@ -75,7 +76,7 @@ def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> N
 
 
 def find_remainder(plan: Plan, dim: str, axes: tuple[str, ...]) -> tuple[int, int] | None:
-    """A size of the dimension that so many parts do not divide, and the parts; `None` if they divide all."""
+    """A size of the dimension that the axes do not divide, with the number of shards; `None` if they divide all."""
     parts = 1
     for axis in axes:
         parts *= plan.mesh[axis]

@@ -28,7 +28,7 @@ from workbench.recipes.sequence_parallel import sequences_of
 
 @dataclass(frozen=True, slots=True)
 class ContextParallel(Recipe):
-    """Tokens over an axis, throughout."""
+    """Tokens sharded over an axis throughout."""
 
     name = "context_parallel"
     title = "Context parallel"
@@ -37,34 +37,34 @@ class ContextParallel(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_axis(plan, "sequence", self.title, self.given_axis(0))
-        lies, edits = _place_sequences(plan, axis, self.title)
-        return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), lies))), axes=(axis,))
+        rules, edits = _place_sequences(plan, axis, self.title)
+        return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), rules))), axes=(axis,))
 
 
 def _place_sequences(plan: Plan, axis: str, title: str) -> tuple[dict[str, tuple[str, ...]], list[Edit]]:
-    """Where the sequences lie once they are on the axis, too, and the edits."""
+    """The rules of the token dimensions with the axis added, and the edits."""
     sequences = sequences_of(plan, title)
     verify_unused(plan, axis, sequences, title)
-    lies, edits = dict[str, tuple[str, ...]](), list[Edit]()
-    for each in sequences:
-        before = plan.layout.rule(each)
-        lies[each] = before if axis in before else (*before, axis)
-        verify_divides(plan, each, lies[each], title)
-        edits += () if axis in before else place_dim(plan, each, lies[each])
-    return lies, edits
+    rules, edits = dict[str, tuple[str, ...]](), list[Edit]()
+    for dim in sequences:
+        before = plan.layout.rule(dim)
+        rules[dim] = before if axis in before else (*before, axis)
+        verify_divides(plan, dim, rules[dim], title)
+        edits += () if axis in before else place_dim(plan, dim, rules[dim])
+    return rules, edits
 
 
-# Ring attention: each device has its part of every sequence, throughout, and keys and values go around (Liu et al. 2023, arXiv:2310.01889).
+# Ring attention: sequences are sharded throughout, and keys and values are passed around a ring (Liu et al. 2023, arXiv:2310.01889).
 #
-#     mesh context:n    x, q, k, v [batch, seq/n, ...]     a step of n: attend to the block that is here, pass it on meanwhile
+#     mesh context:n    x, q, k, v [batch, seq/n, ...]     each of n steps: attend to the local block while passing it on
 #
-# The program does that by itself (`models.layers.ring_attention`; a decoder with `ring=n`); the recipe splits its sequences over an axis of
-# as many devices. Nothing is constrained: the result of attention has the blocks of its queries.
+# The program implements the ring (`models.layers.ring_attention`; a decoder with `ring=n`); the recipe shards its sequences over an axis of
+# n devices. No constraints are needed: the result of attention has the blocks of its queries.
 #
 # **Communication**, a layer: n - 1 collective permutes of a block of keys and values forward, as many backward, and n
 # of their gradients: V (3 n - 2) / n bytes leave each device, V those of keys and values of all tokens of a device's examples. It runs
-# beside the attention to the block before: hidden if that takes longer, as it does with long sequences (attention grows with the square of
-# a block, what is sent with the block).
+# overlapped with attention to the previous block, and is hidden for long sequences (attention grows with the square of
+# the block length, the payload linearly).
 
 
 _SCOPE, _BLOCKS = "/pass_on/", 1  # the named scope in which a block of keys and values is passed on, and its dimension of blocks
@@ -72,7 +72,7 @@ _SCOPE, _BLOCKS = "/pass_on/", 1  # the named scope in which a block of keys and
 
 @dataclass(frozen=True, slots=True)
 class RingAttention(Recipe):
-    """Tokens over an axis, throughout, for a program whose keys and values go around."""
+    """Tokens sharded over an axis throughout, for a program with a ring of keys and values."""
 
     name = "ring_attention"
     title = "Ring attention"
@@ -96,5 +96,5 @@ class RingAttention(Recipe):
 
 
 def count_blocks(program: Program) -> int:
-    """The blocks of the sequence that a program passes around; 0 if it passes none."""
-    return max((each.shape[_BLOCKS] for each in program.operations if _SCOPE in each.path and each.path.endswith("concatenate")), default=0)
+    """The number of sequence blocks that a program passes around a ring; 0 without a ring."""
+    return max((item.shape[_BLOCKS] for item in program.operations if _SCOPE in item.path and item.path.endswith("concatenate")), default=0)

@@ -22,7 +22,7 @@ from workbench.recipes.recipe_edits import place_dim
 
 @dataclass(frozen=True, slots=True)
 class DataParallel(Recipe):
-    """The examples over an axis."""
+    """Examples sharded over an axis."""
 
     name = "data_parallel"
     title = "Data parallel"
@@ -33,7 +33,7 @@ class DataParallel(Recipe):
         batch = batch_of(plan, self.title)
         axis = choose_axis(plan, "data", self.title, self.given_axis(0))
         verify_unused(plan, axis, (batch,), self.title)
-        axes = (*(each for each in plan.layout.rule(batch) if each != axis), axis)
+        axes = (*(name for name in plan.layout.rule(batch) if name != axis), axis)
         if axis in plan.layout.rule(batch):
             return RecipeDraft((), axes=(axis,))
         verify_divides(plan, batch, axes, self.title)
@@ -41,7 +41,7 @@ class DataParallel(Recipe):
 
 
 def batch_of(plan: Plan, title: str) -> str:
-    """The dimension of the examples. Raises `RecipeError` where there is none."""
+    """The batch dimension. Raises `RecipeError` if there is none."""
     batch = batch_dim(plan.program)
     if batch is None:
         raise RecipeError(

@@ -19,17 +19,20 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.propagation import structure_of
 from workbench.recipes.naming_conventions import DimUse
-from workbench.recipes.traced_dots import UNNAMED, TracedDot, find_dots, value_dims, weight_arguments, with_floats
+from workbench.recipes.traced_dots import UNNAMED, TracedDot, find_dots, float_operations, value_dims, weight_arguments
 from workbench.recipes.weight_flow import WeightFlow, weight_flow
 
-_MOST_EXACT = 16  # connected dimensions of which the best choice is found by trying all
+_MOST_EXACT = 16  # up to so many connected dimensions, the choice is optimal
 _SAME_SHAPE = ("stablehlo.convert", "stablehlo.slice", "stablehlo.optimization_barrier")
 
 
 @dataclass(frozen=True, slots=True)
 class DimRole:
-    """What a dimension is for. `heads` are the attention heads within it where each takes several elements; `is_split` says that tensor
-    parallelism splits it; `fused` names what one weight holds side by side, `qkv` or `gate_up`."""
+    """The role of a dimension, with the reason.
+
+    `heads`: the number of attention heads within it, if each has several elements; `is_split`: tensor parallelism
+    shards it; `fused`: the name of a weight that holds several kinds side by side, `qkv` or `gate_up`.
+    """
 
     use: DimUse
     reason: str
@@ -40,7 +43,7 @@ class DimRole:
 
 @cache_with_program(10)
 def dim_roles(program: Program, batch: str | None) -> Mapping[str, DimRole]:
-    """The roles of the dimensions whose use says one, by name; `batch` is the dimension of the examples."""
+    """The roles of the dimensions whose use implies one, by name; `batch` is the batch dimension."""
     flow = weight_flow(program, batch)
     stacked = [dim for dim in program.dims if dim in scanned_dims(program) & _parameter_dims(program)]
     roles = {dim: DimRole(DimUse.LAYERS, "stacked layers: a loop reads one slice per iteration") for dim in stacked}
@@ -56,41 +59,41 @@ def dim_roles(program: Program, batch: str | None) -> Mapping[str, DimRole]:
 
 
 def _parameter_dims(program: Program) -> set[str]:
-    return {dim for each in program.arguments if each.role is Role.PARAMETER for dim in each.dims}
+    return {dim for tensor in program.arguments if tensor.role is Role.PARAMETER for dim in tensor.dims}
 
 
 @cache_with_program(1)
 def scanned_dims(program: Program) -> frozenset[str]:
-    """The dimensions of which a loop takes a slice in each iteration."""
-    structure, found = structure_of(program), set[str]()
+    """The dimensions that a loop slices by iteration."""
+    structure, scanned = structure_of(program), set[str]()
     bodies = {*structure.body_of.values()}
     for op in structure.ops:
         if op.kind == "stablehlo.dynamic_slice" and op.region in bodies:
             whole, part = (structure.values[value].shape for value in (op.operands[0], op.results[0]))
-            named = zip(value_dims(program, op.operands[0]), whole, part, strict=True)
-            found |= {dim for dim, size, taken in named if taken == 1 < size and dim != UNNAMED}
-    return frozenset(found)
+            sizes = zip(value_dims(program, op.operands[0]), whole, part, strict=True)
+            scanned |= {dim for dim, size, slice_size in sizes if slice_size == 1 < size and dim != UNNAMED}
+    return frozenset(scanned)
 
 
 def _table_dims(program: Program, flow: WeightFlow) -> list[str]:
-    """The rows of tables of parameters: what a gather, or a product with a one-hot matrix, chooses by integers of the batch."""
-    structure, params = structure_of(program), {each.dims for each in program.arguments if each.role is Role.PARAMETER}
-    found: dict[str, None] = {}
+    """The rows of parameter tables that a gather, or a product with a one-hot matrix, indexes by integers of the batch."""
+    structure, params = structure_of(program), {tensor.dims for tensor in program.arguments if tensor.role is Role.PARAMETER}
+    rows: dict[str, None] = {}
     for operation, op in zip(program.operations, structure.ops, strict=True):
         if op.kind == "stablehlo.gather" and flow.reads_batch(op.operands[1]) and not operation.path.startswith("grad/"):
             table = value_dims(program, op.operands[0])
-            found |= dict.fromkeys(dim for dim in table if table in params and dim not in operation.dims)
-    floats = with_floats(program)
+            rows |= dict.fromkeys(dim for dim in table if table in params and dim not in operation.dims)
+    floats = float_operations(program)
     for dot in flow.dots:
         operands = structure.ops[dot.operation_id].operands
         activation = operands[0] if dot.right == dot.weight(flow.batch) else operands[1]
         if structure.values[activation].maker not in floats and structure.values[activation].maker >= 0 and flow.reads_batch(activation):
-            found |= dict.fromkeys(dot.shared)
-    return list(found)
+            rows |= dict.fromkeys(dot.shared)
+    return list(rows)
 
 
 def _last_dims(flow: WeightFlow) -> Iterator[str]:
-    """The dimensions that products with weights make and that no later one reads."""
+    """The dimensions that weight products make and no later one reads."""
     for dot in flow.dots:
         if not flow.is_read(dot):
             yield from (dim for dim in dot.weight(flow.batch) if dim in dot.dims)
@@ -98,10 +101,13 @@ def _last_dims(flow: WeightFlow) -> Iterator[str]:
 
 @cache_with_program(1)
 def residual_dims(program: Program, batch: str | None) -> tuple[str, ...]:
-    """The widths of residual streams, the most added first: in x + f(x) one term depends on all weights that the other depends on, and on
-    more. A gate's share of a recurrent state, z * h + (1 - z) * n, is a product of two activations and no stream."""
+    """The widths of residual streams, the most added first.
+
+    In x + f(x) one term depends on all weights of the other and on more. A gate of a recurrent state, z * h + (1 - z) *
+    n, multiplies two activations and is not a stream.
+    """
     structure, flow = structure_of(program), weight_flow(program, batch)
-    made = {dim for dot in flow.dots for dim in dot.weight(batch) if dim in dot.dims}
+    outputs = {dim for dot in flow.dots for dim in dot.weight(batch) if dim in dot.dims}
 
     def is_product(value: int) -> bool:
         while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in _SAME_SHAPE:
@@ -114,46 +120,45 @@ def residual_dims(program: Program, batch: str | None) -> tuple[str, ...]:
         if op.kind == "stablehlo.add" and batch in operation.dims and not operation.path.startswith("grad/"):
             one, other = op.operands
             if (flow.is_before(one, other) and not is_product(one)) or (flow.is_before(other, one) and not is_product(other)):
-                added.update(dim for dim in set(operation.dims) if dim in made and dim != UNNAMED)
+                added.update(dim for dim in set(operation.dims) if dim in outputs and dim != UNNAMED)
     return tuple(sorted(added, key=lambda dim: (-added[dim], list(program.dims).index(dim) if dim in program.dims else -1)))
 
 
 def _inner_roles(program: Program, batch: str | None, flow: WeightFlow, known: Mapping[str, DimRole]) -> dict[str, DimRole]:
-    """Heads and hidden units: what blocks make for themselves. Of several in one weight those are split that share most work."""
+    """The roles of heads and hidden units, inner dimensions of blocks."""
     inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
     mixes = [dot for dot in find_dots(program) if dot.is_forward and batch in dot.left and batch in dot.right]
     summed = {dim for dot in mixes for dim in dot.shared}
     heads, merged = _batched_dims(mixes, batch), _merged_heads(program, mixes, batch)
-    made = {dim for dot in flow.dots if flow.is_read(dot) for dim in dot.weight(batch) if dim in dot.dims}
+    outputs = {dim for dot in flow.dots if flow.is_read(dot) for dim in dot.weight(batch) if dim in dot.dims}
     read = {dim for dot in flow.dots if flow.reads_weights(dot) for dim in dot.shared}
-    gates = _fused_gates(program, made - read, read)
+    gates = _fused_gates(program, outputs - read, read)
     weights = [each.dims for each in weight_arguments(program, batch)]
-    found: dict[str, DimRole] = {}
+    roles: dict[str, DimRole] = {}
     for dim in dict.fromkeys(dim for dims in weights for dim in dims):
         if dim in inputs or dim in known or dim in summed or dim == batch:
             continue
-        if dim in heads and dim in made:
-            found[dim] = DimRole(DimUse.HEADS, "attention heads")
+        if dim in heads and dim in outputs:
+            roles[dim] = DimRole(DimUse.HEADS, "attention heads")
         elif dim in merged:
-            found[dim] = merged[dim]
+            roles[dim] = merged[dim]
         elif dim in gates:
-            found[dim] = DimRole(DimUse.HIDDEN, "hidden units of several kinds, computed by one weight", fused="gate_up")
-        elif (dim in made and dim in read) or dim in gates.values():
-            found[dim] = DimRole(DimUse.HIDDEN, "hidden units: output of one product, contracted by a later one")
-    return _choose_split(found, weights, find_dots(program), program)
+            roles[dim] = DimRole(DimUse.HIDDEN, "hidden units of several kinds, computed by one weight", fused="gate_up")
+        elif (dim in outputs and dim in read) or dim in gates.values():
+            roles[dim] = DimRole(DimUse.HIDDEN, "hidden units: output of one product, contracted by a later one")
+    return _choose_split(roles, weights, find_dots(program), program)
 
 
 def _batched_dims(mixes: Iterable[TracedDot], batch: str | None) -> set[str]:
-    """Named dimensions that products of two activations have in both operands and in the result."""
+    """Named batch dimensions of products of two activations."""
     return {dim for dot in mixes for dim in dot.left if dim in dot.right and dim in dot.dims and dim not in (batch, UNNAMED)}
 
 
 def _merged_heads(program: Program, mixes: Iterable[TracedDot], batch: str | None) -> dict[str, DimRole]:
-    """Dimensions of weights that hold all heads, each of several elements: a reshape splits one into heads, or makes it of them, which
-    a product of two activations has as a batch dimension."""
+    """Weight dimensions that merge heads of several elements, recognized by a reshape into heads or from them."""
     structure = structure_of(program)
     shapes = [shape for dot in mixes if (shape := _head_shape(program, dot, batch)).counts]
-    found: dict[str, DimRole] = {}
+    roles: dict[str, DimRole] = {}
     for number in structure.reshapes:
         op = structure.ops[number]
         if not program.operations[number].path.startswith("grad/") and shapes:
@@ -161,24 +166,24 @@ def _merged_heads(program: Program, mixes: Iterable[TracedDot], batch: str | Non
                 for dim, slices, (count, *size) in _split_dims(program, whole, structure.values[parts].shape):
                     if any(shape.fits(count, size) for shape in shapes):
                         reason, fused = f"{count} attention heads of {math.prod(size)} elements", "qkv" if slices > 1 else ""
-                        found.setdefault(dim, DimRole(DimUse.HEADS, reason, heads=count, fused=fused))
-    return found
+                        roles.setdefault(dim, DimRole(DimUse.HEADS, reason, heads=count, fused=fused))
+    return roles
 
 
 class _HeadShape(NamedTuple):
-    """How many heads a product of two activations may have, and the sizes of its other dimensions."""
+    """The possible numbers of heads of a product of two activations, and the sizes of its other dimensions."""
 
     counts: set[int]
     sizes: set[int]
 
     def fits(self, count: int, size: Sequence[int]) -> bool:
-        """Whether `count` heads of this size are heads of the product, all or those of a group."""
+        """Return whether `count` heads of this size match the product's heads, all or a group of them."""
         heads = [heads for heads in self.counts if count == heads or (count % heads == 0 and count // heads in self.sizes)]
         return count > 1 < math.prod(size) and bool(heads) and (math.prod(size) in self.sizes or {*size} <= self.sizes)
 
 
 def _head_shape(program: Program, dot: TracedDot, batch: str | None) -> _HeadShape:
-    """Heads are a batch dimension of the product; those of queries that share their keys are rows without a name of the arguments."""
+    """Heads are a batch dimension of the product; in grouped-query attention, query heads are unnamed rows."""
     facts = structure_of(program).dots.get(dot.operation_id)
     if facts is None:
         return _HeadShape(set(), set())
@@ -190,7 +195,7 @@ def _head_shape(program: Program, dot: TracedDot, batch: str | None) -> _HeadSha
 
 
 def _split_dims(program: Program, value: int, shape: tuple[int, ...]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-    """The named dimensions of a value that a reshape to `shape` splits: name, how many slices of it there are, sizes of its parts."""
+    """The named dimensions of a value that a reshape to `shape` splits: name, number of slices, sizes of the parts."""
     whole = structure_of(program).values[value].shape
     for at, size in enumerate(whole):
         before, first = math.prod(whole[:at]), 0
@@ -206,7 +211,7 @@ def _split_dims(program: Program, value: int, shape: tuple[int, ...]) -> Iterato
 
 
 def _name_before_slices(program: Program, value: int, at: int) -> tuple[str, int]:
-    """The name and the size of a dimension of a value, or of what it is a slice of."""
+    """The name and size of a value's dimension, looking through slices."""
     structure = structure_of(program)
     while (name := value_dims(program, value)[at]) == UNNAMED:
         maker = structure.values[value].maker
@@ -217,23 +222,22 @@ def _name_before_slices(program: Program, value: int, at: int) -> tuple[str, int
 
 
 def _fused_gates(program: Program, made: set[str], read: set[str]) -> dict[str, str]:
-    """Dimensions that are made, and sliced into equal parts that later products sum over: the dimension of those parts by that of all."""
-    structure, found = structure_of(program), dict[str, str]()
+    """Dimensions sliced into equal parts that later products contract, by the dimension of the parts."""
+    structure, gates = structure_of(program), dict[str, str]()
     for number, op in enumerate(structure.ops):
         if op.kind == "stablehlo.slice" and not program.operations[number].path.startswith("grad/"):
             before, after = structure.values[op.operands[0]].shape, structure.values[op.results[0]].shape
             for at, dim in enumerate(value_dims(program, op.operands[0])):
                 part = value_dims(program, op.results[0])[at]
                 if dim in made and part in read and before[at] % after[at] == 0 and before[at] > after[at]:
-                    found[dim] = part
-    return found
+                    gates[dim] = part
+    return gates
 
 
 def _choose_split(
     found: dict[str, DimRole], weights: Iterable[tuple[str, ...]], dots: Iterable[TracedDot], program: Program
 ) -> dict[str, DimRole]:
-    """The roles, with those marked that tensor parallelism splits: at most one dimension of a weight, so that together they divide as much
-    work of products as possible."""
+    """Mark the roles that tensor parallelism splits: at most one per weight, covering the most product work."""
     structure, work = structure_of(program), Counter[str]()
     for dot in dots:
         op = structure.ops[dot.operation_id]
@@ -260,11 +264,11 @@ def _connected(beside: Mapping[str, set[str]]) -> Iterator[list[str]]:
             queue += fresh
         seen |= group.keys()
         if group:
-            yield [each for each in beside if each in group]
+            yield [member for member in beside if member in group]
 
 
 def _heaviest(group: list[str], beside: Mapping[str, set[str]], work: Mapping[str, int]) -> set[str]:
-    """The dimensions, no two of one weight, that divide most work; in a large group each in turn by its work."""
+    """The dimensions, no two in one weight, with most work; greedy in a large group."""
     if len(group) > _MOST_EXACT:
         chosen: set[str] = set()
         for dim in sorted(group, key=lambda dim: -work[dim]):

@@ -27,7 +27,7 @@ from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, place_dim
 from workbench.recipes.traced_dots import TracedDot, find_weight_dots
-from workbench.recipes.zero import place_examples
+from workbench.recipes.zero import shard_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
 """Operations that leave a token's values unchanged."""
@@ -35,7 +35,7 @@ DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadca
 
 @dataclass(frozen=True, slots=True)
 class ExpertParallel(Recipe):
-    """Experts over an axis, and the examples outside the experts."""
+    """Experts sharded over an axis, and examples outside the experts."""
 
     name = "expert_parallel"
     title = "Expert parallel"
@@ -53,7 +53,7 @@ class ExpertParallel(Recipe):
         axis = choose_axis(plan, "experts", self.title, self.given_axis(0))
         batch = batch_of(plan, self.title)
         verify_unused(plan, axis, (batch, *experts), self.title)
-        batch_edits = list(place_examples(plan, axis, self.title))
+        batch_edits = list(shard_examples(plan, axis, self.title))
         for dim in experts:
             if axis not in plan.layout.rule(dim):
                 verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
@@ -63,50 +63,49 @@ class ExpertParallel(Recipe):
 
 
 def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
-    """Constrain the tokens: sharded by example where they are sent and where they come back, by expert from where they are received to
-    where their results are made."""
+    """Constrain the tokens: sharded by example where they are sent and returned, by expert in between."""
     outside = {batch: plan.layout.rule(batch), **dict.fromkeys(experts, ())}
     inside = {dim: plan.layout.rule(dim) for dim in experts}
     expert_axes = {axis for axes in inside.values() for axis in axes}
     inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in expert_axes)
-    dots = [each for each in find_weight_dots(plan.program, batch) if set(experts) & set(each.weight(batch))]
+    dots = [dot for dot in find_weight_dots(plan.program, batch) if set(experts) & set(dot.weight(batch))]
     to, back = _producer_chain(plan.program, dots[0]), _consumer_chain(plan.program, dots[-1])
     marked = [[at for at in chain if _is_mirrored(plan.program, at)] for chain in (to, back)]
-    to, back = (found if len(found) > 1 else chain for found, chain in zip(marked, (to, back), strict=True))
-    between = [_producer_chain(plan.program, each)[-1] for each in dots[1:]]
+    to, back = (mirrored if len(mirrored) > 1 else chain for mirrored, chain in zip(marked, (to, back), strict=True))
+    between = [_producer_chain(plan.program, dot)[-1] for dot in dots[1:]]
     yield from constrain(plan, to[:1], outside)
     yield from constrain(plan, [*to[1:2], *between, *back[:1]], inside)
     yield from constrain(plan, back[1:][-1:], outside)
 
 
 def _is_mirrored(program: Program, at: int) -> bool:
-    """Whether the backward pass has a value of the same name and dimensions, the cotangent, which the same constraint would shard too."""
+    """Return whether the backward pass has a cotangent of the same path and dimensions."""
     path, dims = program.operations[at].path, program.operations[at].dims
-    moved = program.operations[at].kind == "transpose"  # its cotangent has the dimensions in another order
-    return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
+    is_transpose = program.operations[at].kind == "transpose"  # its cotangent has the dimensions in another order
+    return not is_transpose and any(operation.path == f"grad/{path}" and operation.dims == dims for operation in program.operations[at:])
 
 
 def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
-    """The operations that pass a dot its tokens unchanged, from the one that makes them on."""
+    """The operations that pass a dot its tokens unchanged, starting with their producer."""
     structure, tokens = structure_of(program), dot.activation(batch_dim(program))
     side = 0 if dot.left == tokens else 1
-    value, found = structure.ops[dot.operation_id].operands[side], list[int]()
+    value, chain = structure.ops[dot.operation_id].operands[side], list[int]()
     while (made_by := structure.values[value].maker) >= 0:
-        found.append(made_by)
+        chain.append(made_by)
         if program.operations[made_by].kind not in DATA_MOVEMENT:
             break
         value = structure.ops[made_by].operands[0]
-    return found[::-1]
+    return chain[::-1]
 
 
 def _consumer_chain(program: Program, dot: TracedDot) -> list[int]:
-    """The dot, and the operations that pass its result on unchanged, up to the one that other operations read."""
+    """The dot and the operations that pass its result on unchanged."""
     structure = structure_of(program)
-    found, value = [dot.operation_id], structure.ops[dot.operation_id].results[0]
+    chain, value = [dot.operation_id], structure.ops[dot.operation_id].results[0]
     while True:
-        readers = [i for i in range(found[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
+        readers = [i for i in range(chain[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
         moving = [i for i in readers if program.operations[i].kind in DATA_MOVEMENT]
         if not moving:
-            return found
-        found.append(moving[0])
+            return chain
+        chain.append(moving[0])
         value = structure.ops[moving[0]].results[0]

@@ -59,7 +59,9 @@ DIMS: dict[DimUse, tuple[str, ...]] = {
     DimUse.LAYERS: ("layers", "layer", "blocks"),
     DimUse.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
 }
-"""Names by purpose, without what `strip_affixes` removes; a program may use an ambiguous one, so the use is checked too."""
+"""Names by purpose, without the affixes that `strip_affixes` removes; names may be ambiguous, so the use is checked
+too.
+"""
 
 AXES: dict[str, tuple[str, ...]] = {
     "data": ("data", "dp", "batch", "replica", "replicas", "fsdp"),
@@ -70,7 +72,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "space": ("spatial", "space", "rows", "height"),
     "pipeline": ("stage", "pipe", "pipeline", "pp"),
 }
-"""Names of mesh axes by their purpose, the most specific first."""
+"""Names of mesh axes by purpose, the most specific first."""
 
 
 def strip_affixes(name: str) -> str:
@@ -83,15 +85,15 @@ def strip_affixes(name: str) -> str:
 
 
 def is_named(dim: str, use: DimUse) -> bool:
-    """Whether a dimension's name has this purpose. A number at its end is ignored: `hidden_2`, `rows2`.
+    """Return whether a dimension's name has this purpose. A trailing number is ignored: `hidden_2`, `rows2`.
 
     >>> is_named("ffn_hidden_size", DimUse.HIDDEN), is_named("rows_2", DimUse.SPACE), is_named("d_model", DimUse.HIDDEN)
     (True, True, False)
     """
     unnumbered = re.sub(r"_?\d+$", "", dim)
-    ending = use is DimUse.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # `target_seq`, of a decoder
+    ending = use is DimUse.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # such as a decoder's `target_seq`
     return ending or strip_affixes(dim) in DIMS[use] or dim.lower() in DIMS[use] or strip_affixes(unnumbered) in DIMS[use]
 
 
 MESH_AXES = frozenset(name for names in AXES.values() for name in names if not any(is_named(name, use) for use in DimUse))
-"""Names of mesh axes that are no names of dimensions."""
+"""Names of mesh axes that are not names of dimensions."""

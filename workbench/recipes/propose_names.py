@@ -1,5 +1,8 @@
-"""Names for the dimensions that the user did not name, from their roles: `batch`, `seq`, `heads`, `d_ff`, `d_model`, `vocab`, `layers`,
-`experts`. A dimension without a clear role keeps the name after its size."""
+"""Proposes names for unnamed dimensions from their roles: `batch`, `seq`, `heads`, `d_ff`, `d_model`, `vocab`,
+`layers`, `experts`.
+
+A dimension without a clear role keeps the name after its size.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,34 +24,34 @@ _NAMES = {
     DimUse.HEADS: "heads",
 }
 _FEWER_HEADS = "kv_heads"
-_WITH_FEWER = 2  # sizes of heads: those of queries, and of keys and values
-_WEIGHTS = ("w", "weight", "kernel")  # what an argument is called that is none of examples
+_WITH_FEWER = 2  # numbers of heads: of queries, and of keys and values
+_WEIGHTS = ("w", "weight", "kernel")  # argument names that do not hold examples
 _UNKNOWN = "no role visible from its use"
 _LEADS = "leading dimension of the inputs"
 _FIRST = "first dimension of the inputs that no weight has and no loop slices"
 
 
 def propose_names(program: Program, known: ProposedNames | None = None) -> Program:
-    """The program with proposed names in place of those after sizes: those `known` of a variant of it, if any.
+    """The program with proposed names in place of those after sizes; `known` are those of a variant of it, if any.
 
-    Names of the user's stay, and no argument gets a name twice. Dimensions of one role and size share a name, as all `d_ff` of all layers;
-    of another size they are `d_ff_2`.
+    User names stay, and no argument gets a name twice. Dimensions of one role and size share a name, such as `d_ff` of
+    all layers; another size becomes `d_ff_2`.
     """
-    unnamed = {each.name for each in program.proposed.dims}
+    unnamed = {item.name for item in program.proposed.dims}
     if not unnamed:
         return program
-    if known is not None and {each.size_name for each in known.dims} == unnamed:
+    if known is not None and {item.size_name for item in known.dims} == unnamed:
         return replace(program.with_dims(known.aliases), proposed=known)
     batch = batch_dim(program)
     names, reasons = _name_batch(program, batch, unnamed)
     roles = {dim: role for dim, role in _roles(program, batch) if dim in unnamed and dim not in names}
-    taken = {*program.dims} - unnamed | {*names.values()}
+    used_names = {*program.dims} - unnamed | {*names.values()}
     for (role, _), dims in _group(program, roles).items():
-        name = _free_name(role, taken)
-        taken.add(name)
+        name = _free_name(role, used_names)
+        used_names.add(name)
         for dim in dims:
-            shared = name if not _would_repeat(program, names, dim, name) else _free_name(role, taken)
-            taken.add(shared)
+            shared = name if not _would_repeat(program, names, dim, name) else _free_name(role, used_names)
+            used_names.add(shared)
             names[dim] = shared
     reasons |= {dim: role.reason for dim, role in dim_roles(program, batch).items()} | {dim: role.reason for dim, role in roles.items()}
     for dim in unnamed - reasons.keys():
@@ -57,19 +60,18 @@ def propose_names(program: Program, known: ProposedNames | None = None) -> Progr
 
 
 def _name_batch(program: Program, batch: str | None, unnamed: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The examples' dimension is `batch`, and so is the leading one of other inputs of its size. Where no argument is known to be a
-    weight, and inputs have several leading sizes, one of them may be a weight: none is `batch` then."""
+    """Name the batch dimension and equal leading ones of inputs, unless a leading one may be a weight's."""
     if batch is None or (batch in unnamed and "batch" in {*program.dims}):
         return {}, {}
-    inner = {dim for each in _inputs(program) for dim in each.dims[1:]} | {dim for i in program.state for dim in program.arguments[i].dims}
-    leads = dict.fromkeys(each.dims[0] for each in _inputs(program) if each.dims[0] not in inner)
-    is_of_data = any(each.dims[0] == batch and each.path.rstrip("_0123456789").lower() not in _WEIGHTS for each in _inputs(program))
+    inner = {dim for item in _inputs(program) for dim in item.dims[1:]} | {dim for i in program.state for dim in program.arguments[i].dims}
+    leads = dict.fromkeys(item.dims[0] for item in _inputs(program) if item.dims[0] not in inner)
+    is_of_data = any(item.dims[0] == batch and item.path.rstrip("_0123456789").lower() not in _WEIGHTS for item in _inputs(program))
     if batch in unnamed and not program.state and (len({program.dims[dim] for dim in leads}) > 1 or not is_of_data):
         return {}, dict.fromkeys(leads.keys() & unnamed, "inputs have several leading dimensions; any may be the batch")
     leading = {dim for dim in leads if program.dims[dim] == program.dims[batch]}
     name = "batch" if batch in unnamed else batch
-    found = dict.fromkeys(({batch} | leading) & unnamed, name)
-    return found, {dim: _LEADS if dim in leads else _FIRST for dim in found}
+    batch_names = dict.fromkeys(({batch} | leading) & unnamed, name)
+    return batch_names, {dim: _LEADS if dim in leads else _FIRST for dim in batch_names}
 
 
 def _inputs(program: Program) -> list[Tensor]:
@@ -77,16 +79,16 @@ def _inputs(program: Program) -> list[Tensor]:
 
 
 def _roles(program: Program, batch: str | None) -> Iterator[tuple[str, DimRole]]:
-    """The roles that have a name, the first of a dimension counts."""
-    known = dim_roles(program, batch)
+    """The roles with a name; the first of a dimension counts."""
+    roles = dim_roles(program, batch)
     seen: set[str] = set()
     sequence = DimRole(DimUse.SEQUENCE, "elements of a sequence: weight products treat them alike")
     experts = DimRole(DimUse.EXPERTS, "experts: separate weights for each")
     pairs = [
-        *((dim, role) for dim, role in known.items() if role.use not in (DimUse.HEADS, DimUse.HIDDEN)),
+        *((dim, role) for dim, role in roles.items() if role.use not in (DimUse.HEADS, DimUse.HIDDEN)),
         *((dim, sequence) for dim in sequence_dims(program)),
-        *((dim, role) for dim, role in known.items() if role.is_split),
-        *((dim, experts) for dim in expert_dims(program) if dim not in known),
+        *((dim, role) for dim, role in roles.items() if role.is_split),
+        *((dim, experts) for dim in expert_dims(program) if dim not in roles),
     ]
     for dim, role in pairs:
         if dim not in seen:
@@ -95,17 +97,16 @@ def _roles(program: Program, batch: str | None) -> Iterator[tuple[str, DimRole]]
 
 
 def _group(program: Program, roles: dict[str, DimRole]) -> dict[tuple[str, tuple[int, ...]], list[str]]:
-    """The dimensions by the name of their role and their size; the smaller of two sizes of
-    heads are those of keys and values."""
+    """The dimensions by role name and size; the smaller of two numbers of heads is that of keys and values."""
     heads = {max(program.dims[dim]) for dim, role in roles.items() if role.use is DimUse.HEADS and not role.fused}
-    found: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for dim, role in roles.items():
         name = role.fused or _NAMES.get(role.use, "")
         if name == "heads" and len(heads) == _WITH_FEWER and max(program.dims[dim]) == min(heads):
             name = _FEWER_HEADS
         if name:
-            found.setdefault((name, program.dims[dim]), []).append(dim)
-    return found
+            groups.setdefault((name, program.dims[dim]), []).append(dim)
+    return groups
 
 
 def _free_name(name: str, taken: set[str]) -> str:
@@ -114,10 +115,10 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _would_repeat(program: Program, names: dict[str, str], dim: str, name: str) -> bool:
-    return any(dim in each.dims and name in {names.get(other, other) for other in each.dims if other != dim} for each in program.arguments)
+    return any(dim in item.dims and name in {names.get(other, other) for other in item.dims if other != dim} for item in program.arguments)
 
 
 def _reason_unnamed(program: Program, dim: str, batch: str | None) -> str:
-    if any(dim in each.dims and batch in each.dims for each in _inputs(program)):
+    if any(dim in tensor.dims and batch in tensor.dims for tensor in _inputs(program)):
         return "features of the inputs"
     return _UNKNOWN

@@ -14,7 +14,7 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class RecipeDraft:
-    """The edits of a recipe for one plan, what they leave undone (a dimension that stays whole, say), and the mesh axes it takes."""
+    """A recipe's edits for one plan, notes on dimensions left whole, and the mesh axes it uses."""
 
     edits: tuple[Edit, ...]
     notes: tuple[str, ...] = ()
@@ -23,15 +23,16 @@ class RecipeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Recipe(ABC):
-    """A known way to shard a program. `edits` of a plan are ordinary edits: nothing records that a recipe made them.
+    """A known way to shard a program, as ordinary edits of a plan, which do not record their recipe.
 
-    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `naming_conventions.AXES`).
+    `axes` are the mesh axes to use, instead of choosing by name (see `naming_conventions.AXES`).
 
     **Invariants**
 
-    - `name` is unique in `ALL_RECIPES` and an identifier; `title` is what a menu shows, `about` one line, `source` where it is from.
-    - `saves_memory` says that a longer step is its price, and no drawback.
-    - `draft` changes nothing, plans nothing and is quick; its edits can be applied one after another.
+    - `name` is a unique identifier in `ALL_RECIPES`; `title` is the menu entry, `about` one line, `source` the
+      reference.
+    - `saves_memory`: a longer step is expected, and not a drawback.
+    - `draft` is fast, changes nothing and plans nothing; its edits can be applied one after another.
     """
 
     axes: tuple[str, ...] = ()
@@ -45,40 +46,37 @@ class Recipe(ABC):
 
     @abstractmethod
     def draft(self, plan: Plan) -> RecipeDraft:
-        """The edits, with notes. Raises `RecipeError` where the recipe does not apply, `MeshError` for an unknown axis."""
+        """The edits, with notes. Raises `RecipeError` if the recipe does not apply, `MeshError` for an unknown axis."""
 
     def edits(self, plan: Plan) -> tuple[Edit, ...]:
-        """The edits that shard the plan so; raises `RecipeError`, saying why, where that is impossible."""
+        """The edits of the recipe; raises `RecipeError` with the reason if it does not apply or changes nothing."""
         return self.draft_changes(plan).edits
 
     def edit(self, plan: Plan) -> EditGroup:
-        """All edits as one entry of the history."""
         return EditGroup(str(self), self.edits(plan))
 
     def draft_changes(self, plan: Plan) -> RecipeDraft:
-        """The draft, if it changes anything."""
+        """The draft; raises `RecipeError` if it has no edits."""
         draft = self.draft_within_axes(plan)
         if not draft.edits:
             raise self.already_error()
         return draft
 
     def already_error(self) -> RecipeError:
-        """The error where it would change nothing."""
         return RecipeError(f"The plan is already {self.title.lower()}.", ["undo to the previous plan", "choose another recipe"])
 
     def draft_within_axes(self, plan: Plan) -> RecipeDraft:
-        """The draft, empty where the plan is sharded so already; raises `RecipeError` if more axes are given than it uses."""
+        """The draft, empty if the plan is sharded so already; raises `RecipeError` if too many axes are given."""
         if len(self.axes) > self.most_axes:
-            kept = " and ".join(f"`{axis}`" for axis in self.axes[: self.most_axes])
+            allowed = " and ".join(f"`{axis}`" for axis in self.axes[: self.most_axes])
             raise RecipeError(
                 f"{self.title} takes {('no mesh axis', 'one mesh axis', 'two mesh axes', 'three mesh axes')[self.most_axes]}; "
                 f"given are {len(self.axes)}: {' and '.join(self.axes)}.",
-                [f"give {kept}" if kept else "leave the axes out"],
+                [f"give {allowed}" if allowed else "leave the axes out"],
             )
         return self.draft(plan)
 
     def given_axis(self, number: int) -> str | None:
-        """The axis given for its first, second, ... purpose."""
         return self.axes[number] if number < len(self.axes) else None
 
     def __str__(self) -> str:
@@ -86,7 +84,7 @@ class Recipe(ABC):
 
 
 def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits that change something. Raises `WorkbenchError` if the plan would be illegal with them."""
+    """The edits that change the layout. Raises `WorkbenchError` if the plan would be illegal with them."""
     layout, needed = plan.layout, []
     for edit in edits:
         if not isinstance(edit, LayoutEdit):
@@ -100,7 +98,7 @@ def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
 
 
 def _is_stated(edit: LayoutEdit, layout: Layout) -> bool:
-    """Whether the layout has this statement already. Among statements of one kind the order counts, so a repeated one would change it."""
+    """Return whether the layout has this statement; as order counts, repeating one could change the layout."""
     match edit:
         case ShardDim(dim, axes):
             return layout.rule(dim) == axes

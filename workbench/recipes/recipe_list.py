@@ -1,4 +1,4 @@
-"""All recipes for a plan: whether each applies, its edits, or why not. A menu draws these rows as they are."""
+"""All recipes for a plan as rows of a menu, with their edits or the reason why they do not apply."""
 
 import re
 from collections.abc import Mapping
@@ -35,17 +35,17 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("ring", "ringattn"), "ring_attention"),
     **dict.fromkeys(("2d", "summa"), "two_dimensional"),
 }
-"""What frameworks call a recipe, without spaces and lines, and its name here."""
+"""Other frameworks' names of recipes, without spaces and hyphens."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeRow:
     """One recipe for a plan.
 
-    - `edits`: the text of each edit it would make; empty where it does not apply;
-    - `reason`: why it does not apply, with `ways_out`; or what it would not shard;
+    - `edits`: the text of each edit; empty if it does not apply;
+    - `reason`: why it does not apply, with `ways_out`; or a note on dimensions left whole;
     - `holds`: it does not apply because the plan is sharded so already;
-    - `axes`: the mesh axes it takes, as given or found; empty where none can be chosen. It uses at most `most_axes`.
+    - `axes`: the mesh axes it uses, given or chosen, at most `most_axes`; empty if none can be chosen.
     """
 
     name: str
@@ -61,23 +61,23 @@ class RecipeRow:
 
 
 def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
-    """The recipe of that name, over these axes if any are given. Raises `DocumentError` for an unknown name."""
+    """The recipe with this name and these axes, if any. Raises `DocumentError` for an unknown name."""
     if not isinstance(name, str):
         raise RecipeError(wrong_type("name", name, "the name of a recipe"), ['write `plan.recipe("data_parallel")`'])
-    if wrong := [each for each in axes if not isinstance(each, str)]:
+    if wrong := [item for item in axes if not isinstance(item, str)]:
         raise RecipeError(wrong_type("axes", wrong[0], "names of mesh axes"), ['write `plan.recipe("megatron", "model")`'])
-    for each in ALL_RECIPES:
-        if each.name == name.replace("-", "_").lower():
-            return each(axes)
-    message, ways_out = unknown_name("recipe", name, (each.name for each in ALL_RECIPES))
+    for item in ALL_RECIPES:
+        if item.name == name.replace("-", "_").lower():
+            return item(axes)
+    message, ways_out = unknown_name("recipe", name, (item.name for item in ALL_RECIPES))
     if known := OTHER_NAMES.get(re.sub(r"[-_\s]", "", name.lower())):
         ways_out = (f"use `{known}`, which does that",)
     raise DocumentError(message, ways_out)
 
 
 def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[RecipeRow, ...]:
-    """A row for every recipe, in order, over the axes given for its name if any are; nothing is planned."""
-    return tuple(_make_row(each((axes or {}).get(each.name, ())), plan) for each in ALL_RECIPES)
+    """A row for every recipe, in order, with the axes given for its name, if any; nothing is planned."""
+    return tuple(_make_row(recipe_type((axes or {}).get(recipe_type.name, ())), plan) for recipe_type in ALL_RECIPES)
 
 
 def _make_row(recipe: Recipe, plan: Plan) -> RecipeRow:

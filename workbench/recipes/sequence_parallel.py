@@ -24,14 +24,14 @@ from workbench.recipes.choose_dims import batch_dim, hidden_dims, sequence_dims,
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain
 from workbench.recipes.tensor_parallel import tensor_parallel
-from workbench.recipes.traced_dots import find_weight_dots, with_floats
+from workbench.recipes.traced_dots import find_weight_dots, float_operations
 
 AFTER_THE_DOTS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceParallel(Recipe):
-    """Tokens over the axis of the heads, everywhere outside of the dots."""
+    """Tokens sharded over the axis of the heads, everywhere outside of the dots."""
 
     name = "sequence_parallel"
     title = "Sequence parallel"
@@ -43,16 +43,16 @@ class SequenceParallel(Recipe):
         axis = choose_axis(plan, "model", self.title, self.given_axis(0))
         split = tensor_parallel(plan, axis, self.title)
         axes_by_dim = {}
-        for each in sequences:
-            axes_by_dim[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
-            verify_divides(plan, each, axes_by_dim[each], self.title)
+        for dim in sequences:
+            axes_by_dim[dim] = tuple(dict.fromkeys((*plan.layout.rule(dim), axis)))
+            verify_divides(plan, dim, axes_by_dim[dim], self.title)
         stream, priorities = (*residual_sums(plan), *lookups(plan)), dict.fromkeys(sequences, AFTER_THE_DOTS)
         constraints = constrain(plan, stream, axes_by_dim, priorities, hidden_dims(plan.program))
         return RecipeDraft(drop_redundant_edits(plan, (*split.edits, *constraints)), split.notes, (axis,))
 
 
 def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
-    """The dimensions of the tokens. Raises `RecipeError` where there are none."""
+    """The token dimensions. Raises `RecipeError` if there are none."""
     sequences = sequence_dims(plan.program)
     if not sequences:
         raise RecipeError(
@@ -63,34 +63,33 @@ def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
 
 
 def lookups(plan: Plan) -> tuple[int, ...]:
-    """The ids of the forward lookups of words, by index or as a product, that begin the residual stream."""
+    """The ids of the forward embedding lookups, by index or as a product, that begin the residual stream."""
     program, widths, words = plan.program, set(width_dims(plan.program)), set(vocabulary_dims(plan.program))
-    dots = [each for each in find_weight_dots(program, batch_dim(program)) if words & set(each.shared) and widths & set(each.dims)]
-    products = {each.operation_id for each in dots if each.is_forward}
+    dots = [item for item in find_weight_dots(program, batch_dim(program)) if words & set(item.shared) and widths & set(item.dims)]
+    products = {item.operation_id for item in dots if item.is_forward}
     tokens = {*sequence_dims(program)}
     return tuple(
         i
-        for i, each in enumerate(program.operations)
+        for i, item in enumerate(program.operations)
         if i in products
-        or (each.kind == "gather" and widths & {*each.dims} and tokens & {*each.dims} and not each.path.startswith(("grad/", "optimizer/")))
+        or (item.kind == "gather" and widths & {*item.dims} and tokens & {*item.dims} and not item.path.startswith(("grad/", "optimizer/")))
     )
 
 
 def residual_sums(plan: Plan) -> tuple[int, ...]:
-    """The ids of the forward additions to the residual stream: those with the dimensions of a result of a dot over heads or hidden units.
-    Raises `RecipeError` where there are none."""
+    """The ids of the forward additions to the residual stream. Raises `RecipeError` if there are none."""
     program, hidden, widths = plan.program, set(hidden_dims(plan.program)), set(width_dims(plan.program))
-    made = [each for each in find_weight_dots(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
-    stream = {each.dims for each in made if widths & set(each.dims)}
-    computed = with_floats(program)
-    found = tuple(
+    made = [item for item in find_weight_dots(program, batch_dim(program)) if hidden & set(item.shared) and not item.is_convolution]
+    stream = {item.dims for item in made if widths & set(item.dims)}
+    computed = float_operations(program)
+    sums = tuple(
         i
-        for i, each in enumerate(program.operations)
-        if each.kind == "add" and each.dims in stream and i in computed and not each.path.startswith(("grad/", "optimizer/"))
+        for i, item in enumerate(program.operations)
+        if item.kind == "add" and item.dims in stream and i in computed and not item.path.startswith(("grad/", "optimizer/"))
     )
-    if not found:
+    if not sums:
         raise RecipeError(
             f"`{program.name}` has no residual stream between its blocks.",
             ["choose another recipe", "add constraints manually"],
         )
-    return found
+    return sums

@@ -22,7 +22,7 @@ from workbench.recipes.recipe_edits import place_dim
 
 @dataclass(frozen=True, slots=True)
 class Spatial(Recipe):
-    """The largest dimension of space that the axis divides, over it."""
+    """The largest spatial dimension that the axis divides, sharded over it."""
 
     name = "spatial"
     title = "Spatial"
@@ -39,7 +39,7 @@ class Spatial(Recipe):
         axis = choose_axis(plan, "space", self.title, self.given_axis(0))
         if any(axis in plan.layout.rule(dim) for dim in space):
             return RecipeDraft((), axes=(axis,))
-        dim = next((each for each in space if not find_remainder(plan, each, (*plan.layout.rule(each), axis))), space[0])
+        dim = next((item for item in space if not find_remainder(plan, item, (*plan.layout.rule(item), axis))), space[0])
         axes = (*plan.layout.rule(dim), axis)
         verify_unused(plan, axis, (dim,), self.title)
         verify_divides(plan, dim, axes, self.title)

@@ -28,13 +28,13 @@ from workbench.recipes.recipe import Recipe, RecipeDraft
 from workbench.recipes.recipe_edits import place_dim
 from workbench.recipes.traced_dots import find_weight_dots
 
-_NOTABLE = 0.02  # of the work of products with weights
+_NOTABLE = 0.02  # fraction of the work of weight products
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Megatron(Recipe):
-    """Heads, hidden units and words over an axis."""
+    """Heads, hidden units and vocabulary sharded over an axis."""
 
     name = "megatron"
     title = "Megatron tensor parallel"
@@ -47,10 +47,11 @@ class Megatron(Recipe):
 
 
 def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
-    """Heads, hidden units and words onto the axis, with notes on what stays whole: a vocabulary that the axis does not divide (Megatron-LM
-    pads it), heads within a larger dimension that it would split, and products none of whose dimensions is one of these.
+    """Shard heads, hidden units and vocabulary over the axis, with notes on dimensions and products left whole.
 
-    Raises `RecipeError` where the program has no such dimension, or the axis does not divide the heads or the hidden units.
+    These are a vocabulary that the axis does not divide (Megatron-LM pads it), merged heads that it would split, and
+    products without such dimensions. Raises `RecipeError` if the program has no such dimension, or the axis does not
+    divide heads or hidden units.
     """
     dims, words = hidden_dims(plan.program), vocabulary_dims(plan.program)
     inside = [dim for dim in dims if dim not in words]
@@ -79,7 +80,6 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
 
 
 def _note_whole_words(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
-    """Why a vocabulary stays whole; empty where the axes divide it."""
     if problem := find_remainder(plan, dim, axes):
         size, parts = problem
         padded = -(-size // parts) * parts
@@ -88,7 +88,6 @@ def _note_whole_words(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
 
 
 def _note_whole_heads(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
-    """Why a dimension that holds several heads stays whole; empty where the axes divide the heads."""
     role = dim_roles(plan.program, batch_dim(plan.program)).get(dim)
     parts = math.prod(plan.mesh[axis] for axis in axes)
     if role is None or not role.heads or role.heads % parts == 0:
@@ -97,7 +96,7 @@ def _note_whole_heads(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
 
 
 def _note_whole_products(plan: Plan, axis: str, split: Sequence[str]) -> Iterator[str]:
-    """A note on the products with weights that every device of the axis computes whole, where they are a notable part of all."""
+    """A note on the weight products that every device of the axis computes whole, if they are a notable part."""
     program, batch = plan.program, batch_dim(plan.program)
     structure, roles = structure_of(program), dim_roles(program, batch)
     work = {dot: structure.ops[dot.operation_id].work.flops for dot in find_weight_dots(program, batch)}
@@ -108,5 +107,5 @@ def _note_whole_products(plan: Plan, axis: str, split: Sequence[str]) -> Iterato
         return
     dims = dict.fromkeys(dim for dot in sorted(whole, key=lambda dot: -whole[dot]) for dim in dot.weight(batch) if dim in program.dims)
     reasons = {dim: roles[dim].reason if dim in roles else program.proposed.reason(dim) for dim in dims}
-    named = "; ".join(f"`{dim}`: {reason}" for dim, reason in [*reasons.items()][:_MOST_NAMED] if reason)
-    yield f"{share:.0%} of the weight products are replicated on every device of `{axis}`{f' ({named})' if named else ''}"
+    described = "; ".join(f"`{dim}`: {reason}" for dim, reason in [*reasons.items()][:_MOST_NAMED] if reason)
+    yield f"{share:.0%} of the weight products are replicated on every device of `{axis}`{f' ({described})' if described else ''}"

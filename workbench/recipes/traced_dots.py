@@ -10,15 +10,16 @@ from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
 from workbench.core.tensor import Role, Tensor
 from workbench.propagation import structure_of
+from workbench.propagation.structure.program_structure import TracedValue
 
 UNNAMED = "_"
 
 
 class TracedDot(NamedTuple):
-    """One matrix product or convolution of the program as traced.
+    """One matrix product or convolution of the traced program.
 
-    - `operation_id` is the operation's id, `path` its named scope;
-    - `left`, `right` and `dims` are the names of the operands' and the result's dimensions, `contracted` those that are summed over.
+    - `operation_id`: the operation's id; `path`: its named scope;
+    - `left`, `right`, `dims`: dimension names of the operands and the result; `contracted`: those summed over.
     """
 
     operation_id: int
@@ -31,7 +32,7 @@ class TracedDot(NamedTuple):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The dimensions that both operands have and the sum runs over: not those of a convolution's window."""
+        """The contracted dimensions of both operands, without those of a convolution's window."""
         return tuple(dim for dim in self.contracted if dim in self.left and dim in self.right and dim != UNNAMED)
 
     @property
@@ -39,56 +40,69 @@ class TracedDot(NamedTuple):
         return not self.path.startswith("grad/")
 
     def weight(self, batch: str | None) -> tuple[str, ...]:
-        """The dimensions of the operand that is the same for all examples; none if both or neither are."""
-        lonely = [each for each in (self.left, self.right) if batch not in each]
-        return lonely[0] if len(lonely) == 1 else ()
+        """The dimensions of the only operand without a batch dimension; empty if there is none."""
+        unbatched = [operand for operand in (self.left, self.right) if batch not in operand]
+        return unbatched[0] if len(unbatched) == 1 else ()
 
     def activation(self, batch: str | None) -> tuple[str, ...]:
-        """The dimensions of the operand that the weight is multiplied with; none where there is no weight."""
+        """The dimensions of the other operand than the weight; empty without a weight."""
         weight = self.weight(batch)
         return () if not weight else self.left if self.right == weight else self.right
 
 
 def value_dims(program: Program, value: int) -> tuple[str, ...]:
-    """The names of a value's dimensions; `_` where they are not known."""
+    """The names of a value's dimensions; `_` if unknown."""
     record = structure_of(program).values[value]
     if record.maker >= 0:
         operation = program.operations[record.maker]
         return operation.dims if record.result == 0 and len(operation.dims) == len(record.shape) else (UNNAMED,) * len(record.shape)
-    return program.arguments[record.result].dims if record.region == 0 else (UNNAMED,) * len(record.shape)
+    if record.region == 0:
+        return program.arguments[record.result].dims
+    return _carried_dims(program, record)
+
+
+def _carried_dims(program: Program, record: TracedValue) -> tuple[str, ...]:
+    """The names of a loop variable: those of its value before the loop."""
+    structure = structure_of(program)
+    loop = next((number for number, body in structure.body_of.items() if body == record.region), None)
+    if loop is None:
+        return (UNNAMED,) * len(record.shape)
+    return value_dims(program, structure.ops[loop].operands[record.result])
 
 
 @cache_with_program(15)
 def find_dots(program: Program) -> tuple[TracedDot, ...]:
-    """All dots and convolutions with operands of known names, in order."""
+    """All dots and convolutions, in order."""
     structure = structure_of(program)
-    found = []
+    dots = []
     for place, (operation, op) in enumerate(zip(program.operations, structure.ops, strict=True)):
         if op.work.flops:
             left, right = value_dims(program, op.operands[0]), value_dims(program, op.operands[1])
-            of = (left, right)[op.work.contracted_of]
-            contracted = tuple(of[i] for i in op.work.contracted)
-            found.append(TracedDot(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
-    return tuple(found)
+            operand = (left, right)[op.work.contracted_of]
+            contracted = tuple(operand[i] for i in op.work.contracted)
+            dots.append(TracedDot(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
+    return tuple(dots)
 
 
 def weight_arguments(program: Program, batch: str | None) -> list[Tensor]:
-    """The parameters, and inputs without examples: what may be a weight."""
-    return [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
+    """The arguments that may be weights: parameters, and inputs without a batch dimension."""
+    return [
+        tensor for tensor in program.arguments if tensor.role is Role.PARAMETER or (tensor.role is Role.INPUT and batch not in tensor.dims)
+    ]
 
 
 def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ...]:
     """The forward dots of an activation and a weight."""
-    return tuple(each for each in find_dots(program) if each.is_forward and each.weight(batch))
+    return tuple(dot for dot in find_dots(program) if dot.is_forward and dot.weight(batch))
 
 
 @cache_with_program(90)
-def with_floats(program: Program) -> frozenset[int]:
-    """The ids of the operations that depend on floating-point arguments; random numbers and positions come only from integers."""
-    structure, found = structure_of(program), set[int]()
+def float_operations(program: Program) -> frozenset[int]:
+    """The ids of operations that depend on floating-point arguments, unlike random numbers and positions."""
+    structure, dependent = structure_of(program), set[int]()
     floats = {number for number, value in enumerate(structure.values) if value.maker < 0 and "float" in value.dtype}
     for place, op in enumerate(structure.ops):
         if not floats.isdisjoint(op.operands):
-            found.add(place)
+            dependent.add(place)
             floats.update(op.results)
-    return frozenset(found)
+    return frozenset(dependent)

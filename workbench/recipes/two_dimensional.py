@@ -26,12 +26,12 @@ from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
 from workbench.recipes.tensor_parallel import tensor_parallel
-from workbench.recipes.zero import place_examples, with_shards
+from workbench.recipes.zero import shard_examples, with_shards
 
 
 @dataclass(frozen=True, slots=True)
 class TwoDimensional(Recipe):
-    """Examples and the weights' width over one axis; heads, hidden units, words and the activations' width over another."""
+    """Examples and weight widths over one axis; inner dimensions and activation widths over another."""
 
     name = "two_dimensional"
     title = "Two-dimensional (GSPMD)"
@@ -49,7 +49,7 @@ class TwoDimensional(Recipe):
             raise RecipeError(f"{self.title} needs two mesh axes; `{outer}` is one.", ["give two", "add an axis to the mesh"])
         for axis in (outer, inner):
             verify_divides(plan, width, (axis,), self.title)
-        batch_edits = tuple(place_examples(plan, outer, self.title))
+        batch_edits = tuple(shard_examples(plan, outer, self.title))
         split = tensor_parallel(apply_layout_edits(plan, batch_edits), inner, self.title)
         rule_edits = (*batch_edits, *split.edits)
         placed_plan = apply_layout_edits(plan, rule_edits)
@@ -62,17 +62,16 @@ class TwoDimensional(Recipe):
 
 
 def _shard_widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:
-    """Parameters and their moments with their width over the outer axis; over the inner one, as the activations', where that is all they
-    have: a normalisation's scale meets activations, not a product."""
-    found, stacked = {}, stacked_dims(plan.program)
+    """Parameters and moments with their width on the outer axis; width-only ones (scales) follow activations."""
+    shardings, stacked = {}, stacked_dims(plan.program)
     for tensor in plan.program.arguments:
         if not (is_parameter(tensor) or is_state(tensor)) or width not in tensor.dims:
             continue
         axis = inner if not set(tensor.dims) - stacked - {width} else outer
         sharding, at = plan.layout.sharding(tensor), tensor.dims.index(width)
         if axis not in sharding.axes:
-            found[tensor.path] = with_shards(sharding, at, axis)
-    return found
+            shardings[tensor.path] = with_shards(sharding, at, axis)
+    return shardings
 
 
 def _constrain_activations(plan: Plan, width: str, axis: str) -> Iterator[Edit]:

@@ -1,4 +1,4 @@
-"""Which products with weights each value of a program depends on."""
+"""Determines which weight products each value of a program depends on."""
 
 from dataclasses import dataclass
 
@@ -14,31 +14,30 @@ _MOST_PASSES = 4  # loops within loops
 
 @dataclass(frozen=True, slots=True)
 class WeightFlow:
-    """The forward dots with weights in order, and for each value the set of those it depends on, as bits; the lowest bit is the batch.
+    """The forward weight dots, and the set of those that each value depends on, as bits; the lowest is the batch.
 
-    An iteration of a loop depends on what the loop is given, and not on the iterations before.
+    An iteration of a loop depends on the loop's operands, not on earlier iterations.
     """
 
     batch: str | None
     dots: tuple[TracedDot, ...]
     depends: tuple[int, ...]
-    before: dict[int, int]  # what the operands of each dot depend on, by its operation
+    before: dict[int, int]  # dependencies of each dot's operands, by its operation
     read: int  # the dots whose results reach another dot
 
     def reads_batch(self, value: int) -> bool:
         return bool(self.depends[value] & _BATCH)
 
     def is_before(self, one: int, other: int) -> bool:
-        """Whether `other` depends on all that `one` depends on, the batch among it, and on more."""
+        """Return whether `other` depends on everything that `one` does, including the batch, and on more."""
         first, second = self.depends[one], self.depends[other]
         return bool(first & _BATCH) and first != second and first & second == first
 
     def is_read(self, dot: TracedDot) -> bool:
-        """Whether a later dot with weights depends on this one."""
+        """Return whether a later weight dot depends on this one."""
         return bool(self.read & 1 << self.dots.index(dot) + 1)
 
     def reads_weights(self, dot: TracedDot) -> bool:
-        """Whether it depends on an earlier dot with weights."""
         return self.before[dot.operation_id] > _BATCH
 
 
@@ -55,31 +54,31 @@ def weight_flow(program: Program, batch: str | None) -> WeightFlow:
             break
     before = {number: _union(structure.ops[number].operands, depends) for number in bits}
     read = 0
-    for each in before.values():
-        read |= each
+    for dependencies in before.values():
+        read |= dependencies
     return WeightFlow(batch, dots, tuple(depends), before, read)
 
 
 def _union(values: tuple[int, ...], depends: list[int]) -> int:
-    found = 0
+    combined = 0
     for value in values:
-        found |= depends[value]
-    return found
+        combined |= depends[value]
+    return combined
 
 
 def _pass_on(structure: Structure, depends: list[int], bits: dict[int, int]) -> bool:
-    """One pass over all operations; says whether anything changed. What a loop returns is known in the pass after."""
+    """One pass over all operations; returns whether anything changed. Loop results propagate in the next pass."""
     last = {op.region: op for op in structure.ops}
     is_changed = False
     for number, op in enumerate(structure.ops):
         if (body := structure.body_of.get(number)) is not None:
-            arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+            arguments = [value_number for value_number in structure.regions[body].values if structure.values[value_number].maker < 0]
             pairs = [*zip(arguments, op.operands, strict=False), *zip(op.results, last[body].operands, strict=False)]
             new = [(value, depends[source]) for value, source in pairs]
         else:
             new = [(value, _union(op.operands, depends) | bits.get(number, 0)) for value in op.results]
-        for value, found in new:
-            if found | depends[value] != depends[value]:
-                depends[value] |= found
+        for value, dependencies in new:
+            if dependencies | depends[value] != depends[value]:
+                depends[value] |= dependencies
                 is_changed = True
     return is_changed

@@ -1,4 +1,4 @@
-"""ZeRO's three stages (Rajbhandari et al. 2020, arXiv:1910.02054): tensors split over the axis of the examples in addition."""
+"""ZeRO's three stages (Rajbhandari et al. 2020, arXiv:1910.02054): tensors additionally sharded over the data axis."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.choose_dims import batch_dim, sequence_dims, undotted_dims
+from workbench.recipes.choose_dims import batch_dim, dims_without_dots, sequence_dims
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.naming_conventions import AXES, strip_affixes
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
@@ -18,17 +18,21 @@ from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, ov
 from workbench.recipes.traced_dots import UNNAMED
 from workbench.units import format_bytes
 
-# The common parts of ZeRO's three stages: the axis of the examples, and tensors split over it in addition.
+# Common parts of ZeRO's three stages: the data axis, and tensors additionally sharded over it.
 
 SHARD_PRIORITY = 2
-"""The priority with which shards propagate: after the examples (0) and what Megatron splits (1), as Shardy's documents order them. At 0 a
-weight's split dimension would compete with the examples for every activation, and win some."""
+"""Propagation priority of these shards, after examples (0) and Megatron's dimensions (1), in the order of Shardy's
+documentation. At 0, a weight's sharded dimension would compete with the examples for every activation, and win some.
+"""
 
 
 def choose_shard_axes(plan: Plan, title: str, given: Sequence[str]) -> tuple[str, ...]:
-    """The axes to split over: those given; else the examples' own, or one by its name, and with it each along which devices hold other
-    tokens and the same weights: of the sequences, or of experts (Megatron Core's data-parallel group has its context-parallel ranks). A
-    second axis of replicas stays one, as in hybrid sharding."""
+    """The axes to shard over: those given, else the examples' own axis or one by name, with those of sequences or
+    experts.
+
+    Devices along the latter hold other tokens and the same weights (Megatron Core's data-parallel group includes its
+    context-parallel ranks). A second replica axis stays replicated, as in hybrid sharding.
+    """
     if given:
         return tuple(choose_axis(plan, "shards", title, axis) for axis in given)
     batch, sequences = plan.layout.rule(batch_of(plan, title)), map(plan.layout.rule, sequence_dims(plan.program))
@@ -37,8 +41,8 @@ def choose_shard_axes(plan: Plan, title: str, given: Sequence[str]) -> tuple[str
     return tuple(dict.fromkeys((first, *others)))
 
 
-def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
-    """Shard the examples over the axis too, where they are not."""
+def shard_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
+    """Shard the examples over the axis too, unless they are."""
     batch = batch_of(plan, title)
     if axis not in (before := plan.layout.rule(batch)):
         verify_divides(plan, batch, (*before, axis), title)
@@ -46,67 +50,69 @@ def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
 
 
 def constrain_gradients(plan: Plan, axes: Sequence[str]) -> Iterator[Edit]:
-    """Constraints on the gradients of the weights, each along the dimensions that its parameter would be split by; only on gradients whose
-    path distinguishes them from the activations' cotangents: propagation shards the others."""
+    """Constrain weight gradients along the dimensions in which their parameters would be sharded.
+
+    Only gradients whose path distinguishes them from activations' cotangents; propagation shards the others.
+    """
     program, batch = plan.program, batch_dim(plan.program)
     param_shardings, _ = shard_tensors(plan, axes, is_parameter)
     along: dict[frozenset[str], dict[str, tuple[str, ...]]] = {}
     for tensor in program.arguments:
         sharding = param_shardings.get(tensor.path) or (plan.layout.sharding(tensor) if is_parameter(tensor) else None)
-        split = {dim: own for dim, own in zip(tensor.dims, sharding.dims, strict=True) if {*axes} & {*(own or ())}} if sharding else {}
+        split = {dim: used for dim, used in zip(tensor.dims, sharding.dims, strict=True) if {*axes} & {*(used or ())}} if sharding else {}
         if split:
-            added = {dim: tuple(axis for axis in own or () if axis in axes) for dim, own in split.items()}
-            along.setdefault(frozenset(tensor.dims) - undotted_dims(program), added)
-    for at, each in enumerate(program.operations):
-        named = frozenset(each.dims) - {UNNAMED}
-        if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
-            axes_by_dim = {dim: (*plan.layout.rule(dim), *added) for dim, added in along[named].items()}
+            added = {dim: tuple(axis for axis in used or () if axis in axes) for dim, used in split.items()}
+            along.setdefault(frozenset(tensor.dims) - dims_without_dots(program), added)
+    for number, operation in enumerate(program.operations):
+        dims = frozenset(operation.dims) - {UNNAMED}
+        if operation.kind in GRADIENTS and operation.path.startswith("grad/") and batch not in dims and dims in along:
+            axes_by_dim = {dim: (*plan.layout.rule(dim), *added) for dim, added in along[dims].items()}
             priorities = dict.fromkeys(axes_by_dim, SHARD_PRIORITY)
-            yield from constrain(plan, (at,), axes_by_dim, priorities, excluded_dims=(batch,) if batch else ())
+            yield from constrain(plan, (number,), axes_by_dim, priorities, excluded_dims=(batch,) if batch else ())
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
-"""What makes the gradient of a weight: a dot of two activations, a sum over the examples, rows added into a table."""
+"""Operations that make weight gradients: a dot of two activations, a sum over the examples, rows added into a table."""
 
 
-def whole_tensors_note(tensors: Iterable[Tensor], axes: Sequence[str], parts: int) -> tuple[str, ...]:
-    """A note on the tensors no dimension of which the axis divides."""
-    found = list(tensors)
-    if not found:
+def unsharded_tensors_note(tensors: Iterable[Tensor], axes: Sequence[str], parts: int) -> tuple[str, ...]:
+    """A note on the tensors with no dimension that the axes divide."""
+    whole = list(tensors)
+    if not whole:
         return ()
-    size, axis = format_bytes(sum(each.bytes for each in found)), "+".join(axes)
-    if len(found) == 1:
-        return (f"`{found[0].path}` ({size}) stays whole: `{axis}` ({parts}) divides none of its dimensions",)
-    return (f"`{found[0].path}` and {len(found) - 1} more ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)
+    size, axis = format_bytes(sum(tensor.bytes for tensor in whole)), "+".join(axes)
+    if len(whole) == 1:
+        return (f"`{whole[0].path}` ({size}) stays whole: `{axis}` ({parts}) divides none of its dimensions",)
+    return (f"`{whole[0].path}` and {len(whole) - 1} more ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)
 
 
-def verify_trained(plan: Plan, title: str) -> None:
-    """Raises `RecipeError` for a program without parameters."""
-    if not any(is_parameter(each) for each in plan.program.arguments):
+def verify_has_parameters(plan: Plan, title: str) -> None:
+    """Raise `RecipeError` for a program without parameters."""
+    if not any(is_parameter(tensor) for tensor in plan.program.arguments):
         raise RecipeError(
             f"{title} shards the state of a training step, but `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
         )
 
 
-def verify_gradients(plan: Plan, title: str) -> None:
-    """Raises `RecipeError` for a program that makes no gradients: one of inference."""
-    if not any(each.path.startswith("grad/") for each in plan.program.operations):
+def verify_has_gradients(plan: Plan, title: str) -> None:
+    """Raise `RecipeError` for a program without gradients, such as inference."""
+    if not any(operation.path.startswith("grad/") for operation in plan.program.operations):
         raise RecipeError(f"{title} shards gradients, but `{plan.program.name}` has none.", ["use ZeRO 3, which shards the weights"])
 
 
 def _draft(plan: Plan, axes: Sequence[str], title: str, *gradients: Edit, parameters: bool = False) -> RecipeDraft:
-    """The examples and the optimiser's state over the axes, `parameters` too, and edits of gradients."""
+    """The draft that shards examples, optimizer state and, with `parameters`, parameters over the axes."""
 
     def is_meant(tensor: Tensor) -> bool:
         return is_state(tensor) or (parameters and is_parameter(tensor))
 
-    wanted, whole = shard_tensors(plan, axes, is_meant)
-    edits = (*place_examples(plan, axes[0], title), *override_arguments(plan, wanted), *gradients)
+    shardings, whole = shard_tensors(plan, axes, is_meant)
+    edits = (*shard_examples(plan, axes[0], title), *override_arguments(plan, shardings), *gradients)
     parts = prod(plan.mesh[axis] for axis in axes)
-    return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axes, parts), tuple(axes))
+    return RecipeDraft(drop_redundant_edits(plan, edits), unsharded_tensors_note(whole, axes, parts), tuple(axes))
 
 
-# ZeRO, stage 1: each replica keeps and updates its share of the optimiser's state.
+# ZeRO, stage 1: each replica holds and updates its shard of the optimizer state.
 #
 #     mesh data:n          weights [...]    gradients             moments [.../n]      new weights
 #     device i of n        all              reduce-scattered      share i              all-gathered
@@ -123,7 +129,7 @@ def _draft(plan: Plan, axes: Sequence[str], title: str, *gradients: Edit, parame
 
 @dataclass(frozen=True, slots=True)
 class Zero1(Recipe):
-    """Optimiser state over the axis of the examples."""
+    """Optimizer state sharded over the data axis."""
 
     name = "zero_1"
     title = "ZeRO 1"
@@ -134,7 +140,7 @@ class Zero1(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axes = choose_shard_axes(plan, self.title, self.axes)
-        if not any(is_state(each) and each.shape for each in plan.program.arguments):
+        if not any(is_state(tensor) and tensor.shape for tensor in plan.program.arguments):
             raise RecipeError(
                 f"{self.title} shards the optimiser's state, but `{plan.program.name}` has none.",
                 ["use ZeRO 3, which shards the weights", "use an optimiser with moments, such as Adam"],
@@ -142,22 +148,22 @@ class Zero1(Recipe):
         return _draft(plan, axes, self.title)
 
 
-# ZeRO, stage 2: as stage 1, and the gradients are sharded from the moment they are made.
+# ZeRO, stage 2: as stage 1, and gradients are sharded where they are made.
 #
 #     mesh data:n          weights [...]    gradients [.../n]             moments [.../n]      new weights
 #     device i of n        all              share i, reduce-scattered     share i              all-gathered
 #
 # Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.2.
 #
-# Stage 1 leaves it to propagation where a gradient becomes sharded; here every gradient of a weight is constrained where it is made, in the
-# loop over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a sum over micro-batches) reads shards.
+# Stage 1 leaves to propagation where a gradient becomes sharded; here every weight gradient is constrained where it is made, also in the
+# loop over layers, and its readers before the optimizer (a norm for clipping, a sum over micro-batches) read shards.
 #
 # **Communication**, a step: as stage 1, 2 V (n-1)/n bytes leave each device. Gradients take 1/n of the memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Zero2(Recipe):
-    """Optimiser state and gradients over the axis of the examples."""
+    """Optimizer state and gradients sharded over the data axis."""
 
     name = "zero_2"
     title = "ZeRO 2"
@@ -168,12 +174,12 @@ class Zero2(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axes = choose_shard_axes(plan, self.title, self.axes)
-        verify_trained(plan, self.title)
-        verify_gradients(plan, self.title)
+        verify_has_parameters(plan, self.title)
+        verify_has_gradients(plan, self.title)
         return _draft(plan, axes, self.title, *constrain_gradients(plan, axes))
 
 
-# ZeRO, stage 3, "fully sharded data parallel": weights are sharded too, and are gathered where they are used.
+# ZeRO, stage 3, "fully sharded data parallel": weights are sharded too, and gathered where they are used.
 #
 #     mesh data:n          weights [.../n]        gradients [.../n]         moments [.../n]
 #     device i of n        share i                share i                   share i
@@ -181,16 +187,16 @@ class Zero2(Recipe):
 #
 # Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.3; FSDP (Zhao et al. 2023, arXiv:2304.11277); `fsdp` in MaxText.
 #
-# Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers: that would gather all
+# Each tensor is sharded along its largest dimension that n divides, but never along stacked scanned layers: that would gather all
 # of them for each.
 #
 # **Communication**, a step: an all-gather of each weight forward and one backward, a reduce-scatter of its gradient: 3
-# V (n-1)/n bytes leave each device, half as many again as data parallelism. Everything that is kept takes 1/n of the memory.
+# V (n-1)/n bytes leave each device, 1.5 times those of data parallelism. All persistent tensors take 1/n of the memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Zero3(Recipe):
-    """Parameters, gradients and optimiser state over the axis of the examples."""
+    """Parameters, gradients and optimizer state sharded over the data axis."""
 
     name = "zero_3"
     title = "ZeRO 3 (fully sharded)"
@@ -201,16 +207,16 @@ class Zero3(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axes = choose_shard_axes(plan, self.title, self.axes)
-        verify_trained(plan, self.title)
+        verify_has_parameters(plan, self.title)
         return _draft(plan, axes, self.title, *constrain_gradients(plan, axes), parameters=True)
 
 
-# The dimensions along which ZeRO splits a tensor over more axes.
+# The dimensions along which ZeRO shards a tensor over more axes.
 
 
 def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], bool]) -> tuple[dict[str, Sharding], list[Tensor]]:
-    """Split each of the tensors over those of the axes that it does not use yet; also the tensors of which nothing can be split."""
-    found: dict[str, Sharding] = {}
+    """Shard selected tensors over the axes they do not use yet; also returns those that cannot be sharded."""
+    shardings: dict[str, Sharding] = {}
     whole = []
     for tensor in plan.program.arguments:
         before = after = plan.layout.sharding(tensor)
@@ -221,14 +227,13 @@ def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], 
         if after == before:
             whole.append(tensor)
         else:
-            found[tensor.path] = after
-    return found, whole
+            shardings[tensor.path] = after
+    return shardings, whole
 
 
 def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str) -> Sharding:
-    """The tensor split over one more axis along the largest dimension that it divides; under a runtime that pads shards, where it divides
-    none, along the largest. A whole dimension is preferred to one that is split already; stacked layers come last."""
-    parts, avoid = plan.mesh[axis], undotted_dims(plan.program)
+    """The sharding with one more axis on the largest divisible dimension, unsharded first, stacked layers last."""
+    parts, avoid = plan.mesh[axis], dims_without_dots(plan.program)
     local = sharding.local_shape(tensor.shape, plan.mesh)
     fitting = [i for i, size in enumerate(local) if size % parts == 0]
     if not fitting and plan.pads_shards:
@@ -240,6 +245,6 @@ def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str) -> Shardin
 
 
 def with_shards(sharding: Sharding, at: int, axis: str) -> Sharding:
-    """The dimension at a place split over one more axis, which propagates as shards do."""
+    """The sharding with one more axis on a dimension, at the priority of shards."""
     priorities = tuple(SHARD_PRIORITY if i == at else sharding.priority(i) for i in range(len(sharding.dims)))
     return Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)

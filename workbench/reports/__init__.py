@@ -1,1 +1,1 @@
-"""Records that every view reads, of the planned, the partitioned, the compiled and the measured program."""
+"""Records of the planned, partitioned, compiled and measured program, shared by all views."""

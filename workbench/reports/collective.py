@@ -1,4 +1,4 @@
-"""A collective of the step: what is sent, over which mesh axes, how often."""
+"""A collective of the step: payload, mesh axes and count."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,20 +7,22 @@ KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective
 
 
 def collective_class(kind: str) -> str:
-    """The class of a kind: `reduce` for all-reduce and reduce-scatter, as a compiler that forms none of the latter all-reduces and
-    slices."""
+    """Return the class of a kind: `reduce` for all-reduce and reduce-scatter.
+
+    Some compilers form no reduce-scatter but an all-reduce and a slice.
+    """
     return "reduce" if kind in ("all-reduce", "reduce-scatter") else kind
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One collective of the step; bytes are those of one device.
+    """One collective of the step; bytes are per device.
 
-    - `payload`: bytes of the larger of operand and result on one device, for one execution;
-    - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
-      all-gather and reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
-    - `count`: executions a step, loops multiplied by their trip counts;
-    - `seconds`: of one execution on the hardware of the report, 0 without any.
+    - `payload`: bytes of the larger of operand and result, per execution;
+    - `sent`: bytes that leave each device per execution on a ring (all-reduce `2V(n-1)/n`, all-gather and
+      reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
+    - `count`: executions per step, including loop trip counts;
+    - `seconds`: per execution on the report's hardware; 0 without hardware.
     """
 
     kind: str
@@ -44,16 +46,16 @@ class Collective:
 
 
 def payload_by_axis_and_kind(collectives: Iterable[Collective]) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
+    """Sum payload bytes per device and step by (mesh axes, kind)."""
     totals: dict[tuple[tuple[str, ...], str], int] = {}
-    for each in collectives:
-        key = (each.axes, each.kind)
-        totals[key] = totals.get(key, 0) + each.total_payload
+    for collective in collectives:
+        key = (collective.axes, collective.kind)
+        totals[key] = totals.get(key, 0) + collective.total_payload
     return totals
 
 
 def sent_bytes(kind: str, payload: int, devices: int) -> int:
-    """Bytes that leave each device on a ring of `devices`, for one execution (scaling-book, "Sharded matrices")."""
+    """Return the bytes that leave each device per execution on a ring of `devices` (scaling-book, "Sharded matrices")."""
     if kind == "collective-permute":
         return payload
     share = payload * (devices - 1) / devices

@@ -1,4 +1,4 @@
-"""What the compiler of the target makes of a plan: collectives, kernels, memory of the scheduled program. The engine fills it in."""
+"""Records of a plan compiled for its target: collectives, kernels and memory. The engine fills them in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from workbench.units import format_bytes, format_count, format_seconds
 class CompiledCollective:
     """One collective of the compiled program.
 
-    - `payload` in bytes and `count` as in `collective.Collective`; `path` and `source` as the planner writes them, empty if unknown;
-    - `reader`: the path of the operation that reads the value, where the compiler names the collective after the one that made it; else
-      empty;
-    - `name`: the instruction's; `part_of`: the kind of collective that the compiler decomposed, where it did: the `pieces` permutes of a
-      windowed einsum stand for one all-gather or reduce-scatter, and `payload` and `count` are those of that;
+    - `payload` in bytes and `count` as in `collective.Collective`; `path` and `source` as in the planner, empty if
+      unknown;
+    - `reader`: the path of the operation that reads the value, if the compiler names the collective after its maker;
+      else empty;
+    - `name`: the instruction's name; `part_of`: the kind of a decomposed collective: the `pieces` permutes of a
+      windowed einsum are reported as one all-gather or reduce-scatter, with its `payload` and `count`;
     - `overlaps`: it is asynchronous (a start and a done), so that other work can run in between;
-    - `parts`: payloads of the arrays it moves together, where the compiler combined several; their sum is `payload`;
-      `part_paths`: where each is from.
+    - `parts`: payloads of the combined arrays, summing to `payload`; `part_paths`: the origin of each.
     """
 
     kind: str
@@ -38,15 +38,16 @@ class CompiledCollective:
 
     @property
     def total_payload(self) -> int:
-        """Payload bytes per device and step."""
         return self.payload * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """One fusion, dot, copy or other operation that takes time: `seconds` of one execution by the compiler's own estimate, `None` where it
-    gives none; `flops` of the dots in it; `bytes` that it reads and writes in the device's main memory. An asynchronous copy is of kind
-    `prefetch` and has no time."""
+    """One fusion, dot, copy or other operation that takes time.
+
+    `seconds` per execution by the compiler's estimate, `None` if it gives none; `flops` of its dots; `bytes` read and
+    written in device memory. An asynchronous copy has kind `prefetch` and no time.
+    """
 
     name: str
     kind: str
@@ -60,15 +61,15 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMemory:
-    """Bytes on one device, by the compiler's account.
+    """Bytes on one device, as reported by the compiler.
 
-    - `aliased`: outputs in the memory of donated arguments; `temporary`: what the rest of the step needs at most, as the compiler packs it;
-      for libtpu, the most that is alive at once;
-    - `live`: temporaries alive at once at the worst moment, beside those in memory set apart for results; 0 if it is not known;
-    - `stated`: `temporary` as `memory_analysis()` states it, which for libtpu is too much (see `engine.hlo.read_compiled`); 0 if it is not
-      known;
-    - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
-    - `packed`: bytes of temporaries as packed by the compiler's buffer assignment; 0 if that is not known.
+    - `aliased`: outputs in the memory of donated arguments; `temporary`: peak of the other buffers as packed; for
+      libtpu, the most that is live at once;
+    - `live`: peak live temporaries, without buffers reserved for results; 0 if unknown;
+    - `stated`: `temporary` according to `memory_analysis()`, which is too high for libtpu (see
+      `engine.hlo.read_compiled`); 0 if unknown;
+    - `stated_peak`: its `peak_memory_in_bytes`, without temporaries on XLA:CPU; 0 if unknown;
+    - `packed`: bytes of temporaries after buffer assignment; 0 if unknown.
     """
 
     arguments: int
@@ -76,7 +77,7 @@ class CompiledMemory:
     aliased: int
     temporary: int
     code: int = 0
-    host: int = 0  # bytes of the host's memory: offloaded values
+    host: int = 0  # bytes in host memory: offloaded values
     live: int = 0
     stated: int = 0
     stated_peak: int = 0
@@ -84,7 +85,7 @@ class CompiledMemory:
 
     @property
     def arguments_and_outputs(self) -> int:
-        """Bytes of the arguments, and of the results beside them."""
+        """Bytes of the arguments and of results that are not aliased to them."""
         return self.arguments + self.outputs - self.aliased
 
     @property
@@ -94,10 +95,7 @@ class CompiledMemory:
 
 @dataclass(frozen=True, slots=True)
 class Rematerialised:
-    """An *involuntary full rematerialization* the compiler warned of: it could reshard a value only by gathering it whole.
-
-    `path` as the planner writes it; `name` and `shape` are the instruction's, the shardings as XLA writes them.
-    """
+    """An *involuntary full rematerialization* warning: a value could only be resharded by gathering it whole."""
 
     path: str
     name: str
@@ -110,12 +108,13 @@ class Rematerialised:
 class Compiled(Printed):
     """A plan compiled for a target, attached or not.
 
-    - `target`: the hardware as a person writes it, `TPU v5e 4x4`; `devices` of it;
-    - `from_cache`: it was compiled before, and read from disk;
-    - `alive`: bytes of temporaries over the scheduled program's instructions, loop bodies at their loop's place, as (instruction name,
-      bytes); `alive_at_peak`: the largest buffers there as (path, bytes);
-    - `stages`: for a pipeline whose stages are separate programs, one device of each over a step; all other fields are the fullest stage's;
-    - `rematerialised`: what the compiler warned of; also empty where its output could not be captured.
+    - `target`: the hardware, such as `TPU v5e 4x4`; `devices`: the number of its devices;
+    - `from_cache`: it was read from disk;
+    - `alive`: bytes of live temporaries over the schedule, as (instruction name, bytes), with loop bodies at the loop's
+      position; `alive_at_peak`: the largest buffers at the peak as (path, bytes);
+    - `stages`: for a pipeline with a program per stage, one device of each stage; all other fields are of the fullest
+      stage;
+    - `rematerialised`: the compiler's warnings; also empty if its output could not be captured.
     """
 
     target: str
@@ -128,44 +127,55 @@ class Compiled(Printed):
     alive_at_peak: tuple[tuple[str, int], ...] = ()
     from_cache: bool = False
     compiler: str = ""  # name and version
-    reader: int = 0  # the version of the code that read it
+    reader: int = 0  # version of the code that extracted it
     rematerialised: tuple[Rematerialised, ...] = ()
     stages: "tuple[Compiled, ...]" = ()
 
     @property
     def fullest(self) -> int:
-        """The stage whose devices hold the most memory; 0 without stages."""
-        peaks = [each.memory.peak for each in self.stages]
+        """The stage with the highest peak memory; 0 without stages."""
+        peaks = [stage.memory.peak for stage in self.stages]
         return peaks.index(max(peaks)) if peaks else 0
 
     @cached_property
     def compute_seconds(self) -> float | None:
         """Seconds of all kernels by the compiler's estimate; `None` if it gave none."""
-        timed = [each.seconds * each.count for each in self.kernels if each.seconds is not None]
+        timed = [kernel.seconds * kernel.count for kernel in self.kernels if kernel.seconds is not None]
         return sum(timed) if timed else None
 
     @cached_property
     def flops(self) -> int:
         """FLOP of all dots, per device and step."""
-        return sum(each.flops * each.count for each in self.kernels)
+        return sum(kernel.flops * kernel.count for kernel in self.kernels)
 
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
-        """See `payload_by_axis_and_kind`."""
         return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
-        return compiled_text(self)
+        when = "compiled earlier, read from cache" if self.from_cache else "compiled"
+        sections = [
+            wrap_text(f"For {self.target} by {self.compiler}, {when} in {format_seconds(self.compile_seconds)}"),
+            f"A device of stage {self.fullest}, the fullest:" if self.stages else "",
+            pairs_text(_figures(self)),
+            _stages(self),
+            _rematerialised_text(self),
+            _collectives(self.collectives),
+            _kernels(self),
+            _at_peak(self),
+        ]
+        return "\n\n".join(section for section in sections if section)
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A plan as the compiler of its hardware has it before code generation, which takes most of the time: partitioned, fused, scheduled
-    and packed. Only code generation would add the compiler's own estimate of each kernel's time.
+    """A plan compiled up to code generation, which takes most of the time: partitioned, fused, scheduled and packed.
 
-    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler would give an estimate of, as
-      predicted by `cost.tpu_kernel_cycles`;
-    - `out_of_memory`: the compiler's message where the device has too little memory for it; else empty.
+    Only code generation would add the compiler's own kernel times.
+
+    - `target` and `compiler` as in `Compiled`; `kernels` per step; `kernel_seconds`: predicted by
+      `cost.tpu_kernel_cycles` for the kernels that the compiler would estimate;
+    - `out_of_memory`: the compiler's message if the program does not fit into device memory; else empty.
     """
 
     target: str
@@ -177,45 +187,27 @@ class Scheduled:
 
     @property
     def compute_seconds(self) -> None:
-        """Always `None`: the compiler's own estimate comes with code generation."""
+        """Always `None`: the compiler's estimate requires code generation."""
         return None
 
     @property
     def stages(self) -> tuple[()]:
-        """Always empty: it is one program."""
         return ()
 
 
 def payload_by_axis_and_kind(collectives: Iterable[CompiledCollective]) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload bytes per device and step by (mesh axes, kind), windowed einsums as the collectives they stand for."""
+    """Sum payload bytes per device and step by (mesh axes, kind), with windowed einsums as their original collectives."""
     sums: dict[tuple[tuple[str, ...], str], int] = {}
-    for each in collectives:
-        key = each.axes, each.part_of or each.kind
-        sums[key] = sums.get(key, 0) + each.total_payload
+    for collective in collectives:
+        key = collective.axes, collective.part_of or collective.kind
+        sums[key] = sums.get(key, 0) + collective.total_payload
     return sums
 
 
-_MOST_ROWS = 12  # rows of one table
-
-
-def compiled_text(compiled: Compiled) -> str:
-    """A compiled plan: memory, collectives, kernels, as text."""
-    when = "compiled earlier, read from cache" if compiled.from_cache else "compiled"
-    sections = [
-        wrap_text(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
-        f"A device of stage {compiled.fullest}, the fullest:" if compiled.stages else "",
-        pairs_text(_figures(compiled)),
-        _stages(compiled),
-        _rematerialised_text(compiled),
-        _collectives(compiled.collectives),
-        _kernels(compiled),
-        _at_peak(compiled),
-    ]
-    return "\n\n".join(section for section in sections if section)
+_MOST_ROWS = 12  # per table
 
 
 def _rematerialised_text(compiled: Compiled) -> str:
-    """The partitioner's warnings of rematerialisation."""
     lines = [
         wrap_text(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
         for each in compiled.rematerialised
@@ -224,7 +216,6 @@ def _rematerialised_text(compiled: Compiled) -> str:
 
 
 def _stages(compiled: Compiled) -> str:
-    """A row per stage of a pipeline."""
     rows = [
         (
             str(number),
@@ -272,7 +263,6 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
 
 
 def _collectives(collectives: Sequence[CompiledCollective]) -> str:
-    """One row for each set of mesh axes and kind; decomposed collectives with their number of pieces."""
     rows = []
     for group in group_items(collectives, lambda each: (each.axes, each.part_of or each.kind)):
         pieces = sum(each.count * each.pieces for each in group if each.part_of)
@@ -296,7 +286,6 @@ def _collectives(collectives: Sequence[CompiledCollective]) -> str:
 
 
 def _kernels(compiled: Compiled) -> str:
-    """The kernels with the longest time by the compiler's estimate."""
     total = compiled.compute_seconds
     if not total:
         return ""

@@ -8,11 +8,11 @@ from workbench.core.tensor import Role
 from workbench.hardware.runtime import Runtime
 
 ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE, Role.INPUT)
-"""Roles of arguments; values that a step computes have others."""
+"""Roles of arguments; values computed in the step have other roles."""
 
 
 class FitVerdict(StrEnum):
-    """Whether a step fits into a device's memory."""
+    """Verdict on the fit of a step into device memory."""
 
     FITS = "fits"
     CLOSE = "close"
@@ -23,10 +23,12 @@ class FitVerdict(StrEnum):
 class Memory:
     """Bytes on one device at the peak of the step, by role; their sum is the peak.
 
-    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are the
-    bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see
-    `analysis.prediction_intervals`). `reserved` is what the runtime's allocator then holds of the device, 0 where that is just the peak:
-    PyTorch's keeps blocks that it has cut (`torch.cuda.max_memory_reserved`). `margin` is the share of the peak that it may be off.
+    - `host`: bytes in host memory; `capacity`: bytes of a device, 0 without hardware;
+    - `working`: peak bytes of intermediate values, including on-chip memory: the uncertain part (see
+      `analysis.prediction_intervals`);
+    - `reserved`: bytes held by the runtime's allocator, such as split blocks in PyTorch
+      (`torch.cuda.max_memory_reserved`); 0 if equal to the peak;
+    - `margin`: relative uncertainty of the peak.
     """
 
     by_role: Mapping[Role, int]
@@ -38,7 +40,7 @@ class Memory:
 
     @property
     def verdict(self) -> FitVerdict:
-        """Whether it fits; *close* where the capacity lies in the margin of the peak, or below what the allocator holds.
+        """The fit; *close* if the capacity is within the margin of the peak, or below the reserved bytes.
 
         >>> [Memory({Role.PARAMETER: count}, capacity=100, margin=0.1).verdict.value for count in (90, 95, 105, 112)]
         ['fits', 'close', 'close', 'does not fit']
@@ -50,12 +52,11 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether it fits into a device's memory; always true without hardware. An allocator gives back what it holds before it fails, so
-        what is reserved need not fit."""
+        """Return whether the peak fits; true without hardware. Reserved bytes do not count, because the allocator can free them."""
         return not self.capacity or self.peak <= self.capacity
 
     def held_by(self, runtime: Runtime | None) -> "Memory":
-        """The same under a runtime, whose allocator may hold more."""
+        """Return the memory under a runtime whose allocator may reserve more."""
         if runtime is None or runtime.reserved <= 1:
             return self
         return replace(self, reserved=round(self.peak * runtime.reserved), margin=runtime.memory_margin)
@@ -66,13 +67,13 @@ class Memory:
 
     @property
     def argument_bytes(self) -> int:
-        """Bytes of the arguments, which are alive throughout, as laid out in the device's memory: on a TPU in whole tiles."""
+        """Bytes of the arguments, live throughout the step, as stored on the device: in whole tiles on a TPU."""
         return sum(self.by_role.get(role, 0) for role in ARGUMENT_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Values of one named scope that are live at the peak: `count` of them, `bytes` together, on one device."""
+    """`count` values of one named scope that are live at the peak, `bytes` in total on one device."""
 
     path: str
     role: Role
@@ -84,9 +85,9 @@ class Alive:
 class MemoryCurve:
     """Bytes on one device over the step.
 
-    - `paths`: the operation at each position of main; a loop is one position, with the worst moment inside it;
+    - `paths`: the operation at each position of main; a loop is one position, with its peak;
     - `by_role`: bytes at each position; the largest sum over the roles is `Memory.peak`;
-    - `starts`: of a stage of a pipeline, whose positions are moments of the step: the seconds at which each begins.
+    - `starts`: for a pipeline stage, whose positions are times in the step: the start of each in seconds.
     """
 
     paths: tuple[str, ...]
@@ -94,5 +95,5 @@ class MemoryCurve:
     starts: tuple[float, ...] = ()
 
     def operation_near(self, position: int) -> str:
-        """The operation at a position, or the last one before it: some positions are of operations that were removed."""
+        """Return the operation at a position, or the previous one if that was removed."""
         return next((path for path in reversed(self.paths[: position + 1]) if path), "the start")

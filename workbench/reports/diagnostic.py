@@ -1,4 +1,4 @@
-"""Diagnostics: what needs attention in a plan, and why devices compute more than the program needs."""
+"""Diagnostics of a plan, and the reasons for duplicated computation."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from workbench.reports.padding import Padding
 from workbench.reports.step_time import DotCost
 
 DOES_NOT_FIT = "does not fit"
-"""The kind of the diagnostic that a plan needs more memory than a device has."""
+"""Kind of the diagnostic for insufficient device memory."""
 UNKNOWN_TRIP_COUNT = "unknown trip count"
-"""The kind of the diagnostic that a loop's trip count depends on data: what happens in it is counted once."""
+"""Kind of the diagnostic for a data-dependent loop, whose body is counted once."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """Something that needs attention: its subject, the finding, and edits that would fix it, known or found by trying them."""
+    """A problem of a plan: subject, message, and edits that fix it, known in advance or found by trial."""
 
     kind: str
     subject: str
@@ -27,19 +27,22 @@ class Diagnostic:
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
-        """Edits that would fix it, the most telling first; those that must be tried are tried when first asked for."""
+        """Edits that fix it, most relevant first; searched for on first access."""
         return self.find() if self.find else self.known
 
 
-# Why devices compute more than a program needs: the same work on several of them, or padding.
+# Devices compute more than the program needs because of duplicated work or padding.
 
 ONCE = 1.005
-"""Up to here nothing is said to be computed twice."""
+"""Threshold below which a factor of duplication is not reported."""
 
 
 class Duplication(NamedTuple):
-    """How often the products are computed, `whole`, is `alike` times `padding`: the same product on several devices, because a mesh axis
-    splits nothing of it, and the larger parts of dimensions that do not divide, `largest` the one that takes the most."""
+    """The duplication factor of dots, `whole`, as the product of `alike` and `padding`.
+
+    `alike`: equal dots on several devices, because no dimension uses a mesh axis; `padding`: dimensions that do not
+    divide evenly; `largest`: the padding with the most wasted FLOP.
+    """
 
     whole: float
     alike: float
@@ -47,7 +50,6 @@ class Duplication(NamedTuple):
     largest: Padding | None
 
     def __str__(self) -> str:
-        """Why it is more than once, as the end of a sentence."""
         alike, padding = "a mesh axis splits nothing there", "of padding" + (f" ({self.largest.arithmetic})" if self.largest else "")
         if self.padding < ONCE:
             return f"because {alike}"
@@ -57,11 +59,11 @@ class Duplication(NamedTuple):
 
 
 def explain_duplication(whole: float, products: Iterable[DotCost], paddings: Iterable[Padding]) -> Duplication:
-    """How much of the duplication of a program is padding of its `products`."""
+    """Split the duplication factor of a program into equal dots and padding of its `products`."""
     done = equal = 0.0
-    for each in products:
-        done += each.per_device * each.count
-        equal += each.per_device * each.count / each.padding
+    for dot in products:
+        done += dot.per_device * dot.count
+        equal += dot.per_device * dot.count / dot.padding
     padding = done / equal if equal else 1.0
     largest = max(paddings, key=lambda each: each.wasted_flops * each.count, default=None)
     return Duplication(whole, whole / padding, padding, largest if largest and largest.wasted_flops else None)

@@ -1,4 +1,4 @@
-"""What a step of decoding makes on several batches and slices: latency against throughput, and which of them are on the front."""
+"""Latency and throughput of a decoding step over batches and slices, with the Pareto front."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from workbench.units import format_bytes, format_seconds
 
 @dataclass(frozen=True, slots=True)
 class DecodePoint:
-    """One batch on one slice of hardware: the mesh of that many devices on which its step is the quickest of those that fit.
+    """One batch on one slice, with the fastest mesh of that many devices among those that fit.
 
-    - `step_seconds`: the step time of the plan; `bandwidth_seconds`: the bytes that its kernels read and write over the bandwidth of a
-      device's memory. Decoding reads everything once: XLA:TPU estimates less where it fetches operands ahead of a kernel, and no run is
-      less;
-    - `peak`, `capacity`: bytes of a device;
-    - `is_on_front`: it fits, and no other that fits has both a lower latency and a higher throughput a chip.
+    - `step_seconds`: the planned step time; `bandwidth_seconds`: bytes read and written by kernels over memory
+      bandwidth, a lower bound for decoding, which reads everything once. XLA:TPU estimates less where it prefetches
+      operands.
+    - `peak`, `capacity`: bytes per device;
+    - `is_on_front`: it fits, and no other fitting point is better in both latency and throughput per chip.
     """
 
     batch: int
@@ -30,12 +30,11 @@ class DecodePoint:
 
     @property
     def seconds_per_token(self) -> float:
-        """Of one sequence: every sequence of the batch gets a token in each step."""
+        """Seconds per token of one sequence; each step gives every sequence one token."""
         return max(self.step_seconds, self.bandwidth_seconds)
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all sequences together."""
         return self.batch / self.seconds_per_token
 
     @property
@@ -47,14 +46,14 @@ class DecodePoint:
         return self.peak <= self.capacity
 
     def dominates(self, other: "DecodePoint") -> bool:
-        """Whether it is as good in latency and in throughput a chip, and better in one of them."""
-        ours, theirs = ((each.seconds_per_token, -each.tokens_per_second_per_chip) for each in (self, other))
-        return ours != theirs and all(mine <= yours for mine, yours in zip(ours, theirs, strict=True))
+        """Return whether this point is no worse in latency and throughput per chip, and better in one."""
+        ours, theirs = ((point.seconds_per_token, -point.tokens_per_second_per_chip) for point in (self, other))
+        return ours != theirs and all(ours_value <= theirs_value for ours_value, theirs_value in zip(ours, theirs, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class ImpossibleDecode:
-    """A batch on a slice for which no mesh of the plan's axes is legal, and why the last one is not."""
+    """A batch and slice without a legal mesh of the plan's axes, and the reason for the last mesh tried."""
 
     batch: int
     hardware: str
@@ -63,7 +62,7 @@ class ImpossibleDecode:
 
 @dataclass(frozen=True, slots=True)
 class LatencyFront:
-    """A plan's step of decoding on several batches and slices, the quickest first."""
+    """A plan's decoding step on several batches and slices, fastest first."""
 
     plan: str
     points: tuple[DecodePoint, ...]
@@ -71,8 +70,7 @@ class LatencyFront:
 
     @property
     def front(self) -> tuple[DecodePoint, ...]:
-        """Those on the front, the lowest latency first."""
-        return tuple(each for each in self.points if each.is_on_front)
+        return tuple(point for point in self.points if point.is_on_front)
 
     def __str__(self) -> str:
         return latency_text(self)
@@ -82,21 +80,19 @@ _BOUND = "Times marked `*` are bytes moved divided by memory bandwidth, because 
 
 
 def latency_text(found: LatencyFront) -> str:
-    """A row for each batch and slice, those on the front marked, and what could not be planned."""
     columns = ["front", "batch>", "hardware", "mesh", "a token>", "tokens/s>", "a chip>", "peak a device>", "fits"]
     parts = [found.plan, table_text(columns, map(_cells, found.points))]
-    if any(_is_bound(each) for each in found.points):
+    if any(_is_bound(point) for point in found.points):
         parts.append(wrap_text(_BOUND))
     return "\n\n".join([*parts, *_impossible_texts(found.impossible)])
 
 
 def _impossible_texts(impossible: Iterable[ImpossibleDecode]) -> Iterator[str]:
-    """A paragraph for each slice and reason, with all batches that it is true of."""
     batches: dict[tuple[str, str], list[str]] = {}
-    for each in impossible:
-        batches.setdefault((each.hardware, each.why), []).append(f"{each.batch:,}")
-    for (hardware, why), those in batches.items():
-        yield wrap_text(f"batch {', '.join(those)} on {hardware}: {why}")
+    for case in impossible:
+        batches.setdefault((case.hardware, case.why), []).append(f"{case.batch:,}")
+    for (hardware, why), sizes in batches.items():
+        yield wrap_text(f"batch {', '.join(sizes)} on {hardware}: {why}")
 
 
 def _is_bound(point: DecodePoint) -> bool:

@@ -1,4 +1,4 @@
-"""What a live run measured. The engine fills it in; it stands beside `Report`, where all who show it can import it."""
+"""The measurements of a live run. The engine fills them in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
 from workbench.units import format_bytes, format_seconds
 
-if TYPE_CHECKING:  # a process that reads the events of a run loads no planner
+if TYPE_CHECKING:  # a process that reads run events must not load the planner
     from workbench.reports.report import Report
 
 
 class ShardCheck(NamedTuple):
-    """One array of a run: its planned shard shape, and the shape of a shard that a device held."""
+    """The planned and the actual shard shape of one array of a run."""
 
     path: str
     predicted: tuple[int, ...]
@@ -29,8 +29,7 @@ class ShardCheck(NamedTuple):
 
 
 class TaskTime(NamedTuple):
-    """One measured task of a pipelined step: the device (or group of devices) along the pipeline, `kind` as in a schedule's tasks or
-    `update`, seconds from the start of the step."""
+    """One task of a pipelined step on a `device` (group); `kind` as in schedules, or `update`; times from its start."""
 
     device: int
     kind: str
@@ -45,7 +44,7 @@ class TaskTime(NamedTuple):
 
 
 def bubble_share(tasks: Iterable[TaskTime]) -> float:
-    """The share of the devices' time without a task, from the first task to the end of the last; updates are not counted."""
+    """Return the idle share of the devices' time between the first and last task; updates are not counted."""
     work = [task for task in tasks if task.kind != "update"]
     if not work:
         return 0.0
@@ -56,19 +55,20 @@ def bubble_share(tasks: Iterable[TaskTime]) -> float:
 
 @dataclass(frozen=True)
 class Measurement(Printed):
-    """A run of a plan.
+    """The measurements of a run of a plan.
 
-    - `step_seconds`: wall time of each step after warm-up; `losses` one a step (empty without a loss);
+    - `step_seconds`: wall time of each step after warm-up; `losses`: one per step (empty without a loss);
     - `predicted_seconds`: step time on `hardware`, the devices as calibrated just after the run;
     - `compiled`: the compiled program's payload bytes per device and step by (mesh axes, kind);
-    - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
-    - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
-    - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
-    - `explained_error`: the largest such difference that rounding explains; a larger one is wrong (`is_wrong`), and `first_wrong` is the
-      path and the line of the first value that is, where it was found;
-    - `not_numbers`: how many elements of the results are not a number, here and in the unsharded step, where they count as equal;
-    - `trace`: one more step, profiled, on the devices of this process; `why_untraced` if that was tried and failed;
-    - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on a task, dispatching it.
+    - `compiled_peak`: XLA's bytes per device (arguments + outputs + temporaries - aliases);
+    - `device_peak`: peak bytes in use reported by the device, `None` if unsupported (CPU);
+    - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if checked;
+    - `explained_error`: the largest difference that rounding explains; more is wrong (`is_wrong`), and `first_wrong` is
+      the path and line of the first wrong value, if located;
+    - `not_numbers`: NaN elements in both the results and the unsharded step, counted as equal;
+    - `trace`: one more step, profiled, on the devices of this process; `why_untraced`: the reason if profiling failed;
+    - `tasks`: for a pipelined plan, one more step task by task; `task_overhead`: seconds the engine needs to dispatch a
+      task.
     """
 
     device_kind: str
@@ -101,28 +101,27 @@ class Measurement(Printed):
         """The first and last decile of the step time, in seconds."""
         if len(self.step_seconds) < 2:
             return self.step_seconds[0], self.step_seconds[0]
-        cuts = quantiles(self.step_seconds, n=10, method="inclusive")
-        return cuts[0], cuts[-1]
+        deciles = quantiles(self.step_seconds, n=10, method="inclusive")
+        return deciles[0], deciles[-1]
 
     @property
     def bubble(self) -> float:
-        """The pipeline bubble: `bubble_share` of the tasks."""
         return bubble_share(self.tasks)
 
     @property
     def is_judged(self) -> bool:
-        """Whether the results were compared with those of the unsharded step, and rounding's part in the error is known."""
-        known = self.max_error is not None and not isnan(self.max_error)
-        return known and self.explained_error is not None
+        """Return whether the results were compared with the unsharded step and the rounding error is known."""
+        has_error = self.max_error is not None and not isnan(self.max_error)
+        return has_error and self.explained_error is not None
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the results differ from those of the unsharded step by more than rounding explains."""
-        return self.is_judged and self.max_error > self.explained_error  # type: ignore[operator]  # both are numbers then
+        """Return whether the results differ from the unsharded step by more than rounding explains."""
+        return self.is_judged and self.max_error > self.explained_error  # type: ignore[operator]  # `is_judged` excludes `None`
 
     @property
     def wrong_text(self) -> str:
-        """What is wrong and where it begins, for people; empty if nothing is."""
+        """A description of the error and its origin; empty if the results are right."""
         if not self.is_wrong:
             return ""
         if self.max_error == inf:
@@ -140,8 +139,8 @@ class Measurement(Printed):
         return measurement_text(self)
 
 
-_MOST_ROWS = 12  # rows of one table
-_LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is at least one
+_MOST_ROWS = 12  # per table
+_LEAST_FOR_TENTHS = 10  # minimum steps for a tenth of them to be at least one
 _SHARED_CORES_NOTE = (
     "These devices share the cores of one machine: while one computes, another waits, and its wait inside a collective counts "
     "as communication."
@@ -149,7 +148,6 @@ _SHARED_CORES_NOTE = (
 
 
 def measurement_text(measurement: Measurement, report: "Report | None" = None) -> str:
-    """A run's measurements, beside the predictions where a report is given."""
     steps = len(measurement.step_seconds)
     head = (
         f"{steps} step{'s' * (steps != 1)} on {measurement.devices} × {measurement.device_kind}"
@@ -170,7 +168,6 @@ def measurement_text(measurement: Measurement, report: "Report | None" = None) -
 
 
 def trace_text(trace: Trace, report: "Report | None" = None) -> str:
-    """Where a profiled step's time went: collectives by mesh axis and kind beside the plan's, and the longest operations."""
     sections = [
         f"One profiled step\n\n{pairs_text(_trace_figures(trace))}",
         _traced_collectives(trace, report),
@@ -207,7 +204,7 @@ def _figures(measurement: Measurement, report: "Report | None") -> Iterable[tupl
 
 
 def _spread_text(measurement: Measurement) -> str:
-    """The range of step times without the fastest and slowest tenth; with fewer than ten steps, the whole range."""
+    """Format the range of step times without the fastest and slowest tenth; of fewer than ten steps, the whole range."""
     seconds = measurement.step_seconds
     if len(seconds) == 1:
         return "one step"
@@ -217,7 +214,7 @@ def _spread_text(measurement: Measurement) -> str:
 
 
 def _error_text(measurement: Measurement, *, is_pipelined: bool) -> tuple[str, str]:
-    """For a pipeline, the reference has the same micro-batches, and the same random keys for each."""
+    """Format the error; a pipeline's reference uses the same micro-batches and random keys."""
     error, explained = measurement.max_error, measurement.explained_error
     against = "the same micro-batches run sequentially on one device, unsharded" if is_pipelined else "the unsharded step"
     if error is None or not isfinite(error):
@@ -228,14 +225,12 @@ def _error_text(measurement: Measurement, *, is_pipelined: bool) -> tuple[str, s
 
 
 def not_numbers_text(measurement: Measurement) -> str:
-    """How many elements of the results are not a number."""
     count = measurement.not_numbers
     element, counts = ("element is", "counts") if count == 1 else ("elements are", "count")
     return f"{count:,} {element} not a number in both, and {counts} as equal"
 
 
 def _compiled_text(measurement: Measurement, report: "Report | None") -> str:
-    """Payload by mesh axis and kind, compiled beside planned."""
     planned = _planned_payload(report) if report is not None else {}
     keys = sorted({*measurement.compiled, *planned})
     if not keys:
@@ -249,8 +244,7 @@ def _compiled_text(measurement: Measurement, report: "Report | None") -> str:
 
 
 def _planned_payload(report: "Report") -> Mapping[tuple[tuple[str, ...], str], int]:
-    """The payload of the program as it is run; for a pipeline whose stages are programs of their own, of the stage that sends most, as
-    measured."""
+    """Return the payload as run; for a pipeline with a program per stage, of the stage that sends most, as measured."""
     spec, planned = report.plan.pipeline, report.pipeline
     if report.is_of_devices or spec is None or planned is None:
         return report.by_axis_and_kind
@@ -258,7 +252,6 @@ def _planned_payload(report: "Report") -> Mapping[tuple[tuple[str, ...], str], i
 
 
 def wrong_shards_table(measurement: Measurement) -> Table:
-    """The arrays of which devices held another shape than planned."""
     rows = []
     for check in filter(lambda check: not check.agrees, measurement.shards):
         path = PageCell(check.path, "path", brief=tail_text(check.path))
@@ -267,21 +260,19 @@ def wrong_shards_table(measurement: Measurement) -> Table:
 
 
 def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:
-    """Sums over the step on a device: the mean of the devices, and the least and the most."""
     devices = f"{len(trace.devices)} device" + "s" * (len(trace.devices) != 1)
     yield "whole step", format_seconds(trace.seconds), f"from the first start to the last end on {devices}"
-    named = {
-        "in kernels": [each.compute for each in trace.devices],
-        "in communication": [each.communication for each in trace.devices],
-        "of it exposed": [each.exposed for each in trace.devices],
+    times = {
+        "in kernels": [device.compute for device in trace.devices],
+        "in communication": [device.communication for device in trace.devices],
+        "of it exposed": [device.exposed for device in trace.devices],
     }
-    for name, seconds in named.items():
+    for name, seconds in times.items():
         spread = f"{format_seconds(min(seconds))} to {format_seconds(max(seconds))}"
         yield name, format_seconds(mean(seconds)), f"by device {spread}" if len(seconds) > 1 else ""
 
 
 def _traced_collectives(trace: Trace, report: "Report | None") -> str:
-    """Measured with waiting, measured without, and predicted, by mesh axis and kind."""
     measured = {(group[0].stream, group[0].kind): group for group in group_items(trace.collectives, lambda each: (each.stream, each.kind))}
     predicted = _predicted_seconds(report)
     rows = []
@@ -296,30 +287,31 @@ def _traced_collectives(trace: Trace, report: "Report | None") -> str:
 
 
 def _predicted_seconds(report: "Report | None") -> dict[tuple[str, str], float]:
-    """Predicted seconds of a step, by mesh axis and kind; none without hardware."""
     sums: dict[tuple[str, str], float] = {}
-    for each in report.collectives if report is not None and report.step_time is not None else ():
-        key = axes_text(each.axes), each.kind
-        sums[key] = sums.get(key, 0.0) + each.seconds * each.count
+    for collective in report.collectives if report is not None and report.step_time is not None else ():
+        key = axes_text(collective.axes), collective.kind
+        sums[key] = sums.get(key, 0.0) + collective.seconds * collective.count
     return sums
 
 
 def _heaviest_text(title: str, operations: Sequence[TracedOperation]) -> str:
     rows = [
         (
-            each.name,
-            each.kind if each.kind not in each.name else "",
-            f"{each.count:,} × {format_seconds(each.seconds)}",
-            format_seconds(each.usual_seconds),
-            tail_text(each.path),
-            tail_text(each.source, 24),
+            operation.name,
+            operation.kind if operation.kind not in operation.name else "",
+            f"{operation.count:,} × {format_seconds(operation.seconds)}",
+            format_seconds(operation.usual_seconds),
+            tail_text(operation.path),
+            tail_text(operation.source, 24),
         )
-        for each in operations[:_MOST_ROWS]
+        for operation in operations[:_MOST_ROWS]
     ]
     if not rows:
         return ""
     rest = operations[_MOST_ROWS:]
-    more = f"\n  and {len(rest)} smaller ones, {format_seconds(sum(each.usual_seconds for each in rest))} together" if rest else ""
+    more = (
+        f"\n  and {len(rest)} smaller ones, {format_seconds(sum(operation.usual_seconds for operation in rest))} together" if rest else ""
+    )
     return (
         f"{title}, the heaviest\n\n" + table_text(["instruction", "kind", "times × median>", "a step>", "operation", "source"], rows) + more
     )

@@ -1,7 +1,8 @@
-"""Padding: what devices hold and compute for nothing because a dimension does not divide by its number of shards.
+"""Padding of dimensions that do not divide evenly by their number of shards.
 
-A shard is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 shards of 2, 16 slots for 9 rows, and three devices hold
-none. Reductions mask the padding, so results are right; memory and arithmetic are spent all the same.
+A shard is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 shards of 2, 16 slots for 9 rows, and
+three devices hold only padding. Reductions mask the padding, so results are right, but memory and arithmetic are
+wasted.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,18 +13,18 @@ from workbench.core.sharding import Sharding
 from workbench.core.text_tables import group_items, tail_text
 from workbench.plan.edits import Edit
 
-LARGEST = 8  # rows of the table in a text
+LARGEST = 8  # rows of the table in text output
 _MASKED = "Padding is masked: results are correct, but memory and arithmetic are spent on it."
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Padding in one dimension of values that are alike; `count` of them are computed a step.
+    """Padding in one dimension of equal values; `count` of them are computed per step.
 
-    - `dim`, `size`: of the whole value; `axes`, `parts`: what splits it; `slots`: places on all devices together, `part` on one;
-    - `bytes`: of one value on one device, `wasted_bytes` of them padding; where several dimensions are padded, all of their padding;
-    - `flops`: of dots on one device and step that are spent on this padding;
-    - `edits`: edits, each tried, after which nothing is padded here.
+    - `dim`, `size`: of the whole value; `axes`, `parts`: its shards; `slots`: places on all devices, `part` on one;
+    - `bytes`: of one value on one device, of which `wasted_bytes` are padding in all its dimensions;
+    - `flops`: of dots on one device and step; `wasted_flops`: spent on this padding;
+    - `edits`: edits that were tried and avoid the padding.
     """
 
     path: str
@@ -45,12 +46,10 @@ class Padding:
 
     @property
     def part(self) -> int:
-        """The length of one device's shard."""
         return -(-self.size // self.parts)
 
     @property
     def slots(self) -> int:
-        """Places on all devices that share the dimension."""
         return self.part * self.parts
 
     @property
@@ -60,30 +59,29 @@ class Padding:
 
     @property
     def share(self) -> float:
-        """The share of a device's bytes that is padding, the mean over all devices."""
+        """The fraction of a device's bytes that is padding, averaged over all devices."""
         return self.wasted_bytes / self.bytes if self.bytes else 0.0
 
     @property
     def nearest(self) -> tuple[int, int]:
-        """The nearest sizes that divide, down (0 if there is none) and up."""
+        """The nearest sizes that divide evenly, down (0 if there is none) and up."""
         return self.size // self.parts * self.parts, -(-self.size // self.parts) * self.parts
 
     @property
     def arithmetic(self) -> str:
-        """`9 over data (8): 8 parts of 2, 16 slots for 9`."""
+        """The sizes as text, such as `9 over data (8): 8 parts of 2, 16 slots for 9`."""
         idle = f", {self.idle} of them empty" if self.idle else ""
         over = f"{self.size} over `{'+'.join(self.axes)}` ({self.parts})"
         return f"{over}: {self.parts} parts of {self.part}, {self.slots} slots for {self.size}{idle}"
 
     @property
     def way_out(self) -> str:
-        """Which sizes divide evenly."""
         down, up = self.nearest
         return f"{f'{down} or ' if down else ''}{up} divide{'' if down else 's'} by {self.parts}"
 
 
 def padding_table(paddings: Sequence[Padding], edits_of: Callable[[Padding], Sequence[str]] = lambda _: ()) -> Table:
-    """A row for each dimension of one size on the same axes, and the edits that avoid it."""
+    """Return a table with a row per dimension, size and axes, and the edits that avoid the padding."""
     groups = group_items(paddings, lambda each: (each.dim, each.size, each.axes))
     columns = ["dimension", "mesh axis", "parts>", "waste>", "wasted bytes>", "wasted work>", "largest value~", "sizes~"]
     titles = [
@@ -97,9 +95,9 @@ def padding_table(paddings: Sequence[Padding], edits_of: Callable[[Padding], Seq
 
 def _row(group: list[Padding], edits: Sequence[str]) -> Row:
     first = group[0]
-    named = f"{first.dim}={first.size}"
+    label = f"{first.dim}={first.size}"
     cells = (
-        PageCell(named if first.dim not in ("", "_") else f"{first.size}", brief=named),
+        PageCell(label if first.dim not in ("", "_") else f"{first.size}", brief=label),
         PageCell(first.axes, "axes"),
         PageCell(f"{first.parts} × {first.part}", title=first.arithmetic),
         PageCell(f"{first.share:.0%}"),

@@ -1,4 +1,4 @@
-"""What XLA's SPMD partitioner makes of a plan: the collectives that will really be sent. The engine gets it, in milliseconds."""
+"""The result of XLA's SPMD partitioner for a plan: its actual collectives. The engine obtains it in milliseconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,16 +7,19 @@ from functools import cached_property
 from workbench.core.sharding import base_axis
 from workbench.reports.compiled import Scheduled
 
+MOST_QUESTION_SECONDS = 2.0
+"""Seconds after which a superseded request is cancelled; until then its result is useful for undo."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionedCollective:
     """One collective of the partitioned program.
 
-    - `axes`: mesh axes it runs over, or parts of them (`y:(2)4`);
-    - `payload`: bytes of the larger of operand and result on one device, for one execution; `result`: bytes of the result;
-    - `count`: executions a step, loops multiplied by their trip counts;
-    - `made_by`, `read_by`: the operations that make its operand and read its result, as positions in the program as traced; -1 for an
-      argument, a value that a loop carries, or a result;
+    - `axes`: its mesh axes, or parts of them (`y:(2)4`);
+    - `payload`: bytes of the larger of operand and result on one device, per execution; `result`: bytes of the result;
+    - `count`: executions per step, including loop trip counts;
+    - `made_by`, `read_by`: the operations that make its operand and read its result, as positions in the traced
+      program; -1 for an argument, a loop-carried value, or a result;
     - `frees_operand`: nothing else reads the operand.
     """
 
@@ -31,14 +34,12 @@ class PartitionedCollective:
 
     @property
     def total_payload(self) -> int:
-        """Payload bytes per device and step."""
         return self.payload * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredWhole:
-    """An *involuntary full rematerialization* that the partitioner warned of: it could reshard a value only by gathering it whole.
-    `operation` is a position in the program as traced, -1 if it is not known; the rest as XLA writes it."""
+    """An *involuntary full rematerialization* warning; `operation` is a position in the traced program, or -1."""
 
     operation: int
     shape: str
@@ -48,12 +49,12 @@ class GatheredWhole:
 
 @dataclass(frozen=True)
 class Partitioned:
-    """XLA's answer to a plan.
+    """XLA's partitioning of a plan.
 
-    - `platform`: whose compiler's behaviour it follows: `cpu`, `tpu`, `cuda`, or empty where none is chosen;
-    - `devices` of the mesh; `asked_devices`: of the smaller mesh that was partitioned for, where XLA cannot have as many devices here;
-    - `seconds` that the partitioner took; `compiler`: name and version;
-    - `scheduled`: where the hardware's own compiler answered, the rest of its answer.
+    - `platform`: the compiler whose behavior it follows: `cpu`, `tpu`, `cuda`, or empty if none is chosen;
+    - `devices`: of the mesh; `asked_devices`: of the smaller mesh used if XLA cannot have as many devices here;
+    - `seconds`: time of the partitioner; `compiler`: name and version;
+    - `scheduled`: the rest of the result if the hardware's own compiler was used.
     """
 
     platform: str
@@ -67,9 +68,9 @@ class Partitioned:
 
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
-        """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
+        """Payload bytes per device and step by (mesh axes, kind)."""
         totals: dict[tuple[tuple[str, ...], str], int] = {}
-        for each in self.collectives:
-            key = tuple(dict.fromkeys(map(base_axis, each.axes))), each.kind
-            totals[key] = totals.get(key, 0) + each.total_payload
+        for collective in self.collectives:
+            key = tuple(dict.fromkeys(map(base_axis, collective.axes))), collective.kind
+            totals[key] = totals.get(key, 0) + collective.total_payload
         return totals

@@ -1,4 +1,4 @@
-"""The shardings of a program's values: of its arguments and results, and of what is computed in between."""
+"""The shardings of a program's arguments, results and intermediate values."""
 
 from dataclasses import dataclass
 from math import ceil, prod
@@ -18,18 +18,17 @@ class Placement:
 
     @property
     def local_shape(self) -> tuple[int, ...]:
-        """The shape of one device's shard."""
         return self.sharding.local_shape(self.tensor.shape, self.mesh)
 
     @property
     def local_bytes(self) -> int:
-        """Bytes on one device, padding included."""
+        """Bytes on one device, including padding."""
         return ceil(prod(self.local_shape) * itemsize(self.tensor.dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Intermediate values of the same scope, operation, shape and sharding; `count` of them are computed a step."""
+    """Intermediate values of equal scope, operation, shape and sharding; `count` of them are computed per step."""
 
     path: str
     kind: str

@@ -1,9 +1,9 @@
-"""The records of a propagation: an axis on a dimension, where it comes from, how it went on, and which axes were rejected.
+"""Records of a propagation: axes on dimensions, their origins, their propagation, and rejected axes.
 
-- An *origin* is an axis that somebody wrote down: a rule or an override on an argument, a constraint on a value, the function's own
-  `with_sharding_constraint`, the specs of a `shard_map`.
+- An *origin* is an explicit annotation: a rule or an override on an argument, a constraint on a value, the function's
+  own `with_sharding_constraint`, the specs of a `shard_map`.
 - An *axis propagation* takes one axis from one value to another over one operation.
-- A *rejected axis* is one that a neighbour offered and that was not taken.
+- A *rejected axis* was offered by a neighbour and not taken.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from workbench.core.sharding import Sharding
 
 FORWARD, BACKWARD, ACROSS = "forward", "backward", "across"
-"""From an operand to a result, from a result to an operand, from an operand to another."""
+"""Operand to result, result to operand, operand to another operand."""
 
 USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED = (
     *("axis already used", "axis requested twice", "incompatible order of major axes", "closed dimension", "axis excluded"),
     *("blocked by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
 )
 REASONS = (USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED)
-"""Why an axis was rejected, on the tensor that did not take it."""
+"""Reasons why a tensor rejects an axis."""
 
 
 class AxisOnDim(NamedTuple):
-    """A mesh axis, or a part of one, on one dimension of one value."""
+    """A mesh axis or sub-axis on one dimension of one value."""
 
     value: int
     dim: int
@@ -35,8 +35,10 @@ class ShardedValue:
     """One value of the program and its final sharding.
 
     - `role`: `argument`, `result` or `value`;
-    - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in `kernel.GraphNode`;
-    - `sharding`: from propagation; `computed`: the one its operation computes it in; where they differ, it is resharded afterwards.
+    - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in
+      `kernel.GraphNode`;
+    - `sharding`: from propagation; `computed`: the sharding in which its operation computes it; if they differ, it is
+      resharded afterwards.
     """
 
     role: str
@@ -54,8 +56,9 @@ class Origin:
     """An axis that was annotated on a dimension.
 
     - `kind`: `argument`, `result`, `constraint`, `own constraint` (the function's), `shard_map`, `sharding group`;
-    - `path`: of the argument, result or value; `statement`: what put it there, in the user's words: `batch:data`, `@mlp/out=[data, ?]`;
-    - `source`: the user's line, of what the function itself says; `priority`: Shardy's user priority, 0 goes first.
+    - `path`: of the argument, result or value; `statement`: the annotation in the user's words: `batch:data`,
+      `@mlp/out=[data, ?]`;
+    - `source`: the user's line, for annotations in the function; `priority`: Shardy's user priority, 0 first.
     """
 
     kind: str
@@ -77,7 +80,7 @@ class Origin:
 
 
 class AxisPropagation(NamedTuple):
-    """One axis propagated at one step, over the operation `over` (its kind, its line), from one dimension of a value to another's."""
+    """The propagation of one axis in one step over operation `over` (`kind`, `line`), between dimensions of two values."""
 
     step: int
     axis: str
@@ -92,12 +95,11 @@ class AxisPropagation(NamedTuple):
 
     @property
     def axis_on_dim(self) -> AxisOnDim:
-        """The axis on the dimension that it reached."""
         return AxisOnDim(self.target, self.target_dim, self.axis)
 
 
 class PropagationStep(NamedTuple):
-    """What the partitioner propagated at one operation at once."""
+    """All axes propagated at one operation at once."""
 
     number: int
     over: str
@@ -108,10 +110,7 @@ class PropagationStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RejectedAxis:
-    """An axis that was offered and not taken: `giver` has it, over the operation `over`; `wanted` is where it would have gone.
-
-    `rival` is the axis that was in the way, if one was, and `rival_origin` the origin of that.
-    """
+    """An axis that `giver` offered over `over` and `wanted` did not take, because of `rival` of `rival_origin`, if any."""
 
     wanted: AxisOnDim
     giver: AxisOnDim
@@ -126,12 +125,11 @@ class RejectedAxis:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one axis splits one dimension of one value.
+    """The explanation of one axis on one dimension of one value.
 
-    - `path`: the axis propagations from the origin to it, in order; empty at the origin itself;
-    - `lost`: axes rejected here: for this dimension, or this axis elsewhere on this value;
-    - `others`: origins of the same axis that the same dimension is connected with: without `origin`, one of them may bring it, and no
-      other can.
+    - `path`: the axis propagations from the origin, in order; empty at the origin itself;
+    - `lost`: rejected axes of this dimension, and rejections of this axis elsewhere on this value;
+    - `others`: other origins of the same axis connected to this dimension, which could provide it without `origin`.
     """
 
     axis_on_dim: AxisOnDim
@@ -143,10 +141,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two origins in conflict: `winner` holds, `loser` was rejected; alike places of one pair are one conflict.
-
-    `rejections` are the rejected axes, in program order.
-    """
+    """Two conflicting origins: `winner` was applied, `loser` rejected, at `rejections` in program order."""
 
     winner: Origin
     loser: Origin

@@ -1,4 +1,4 @@
-"""One step of a propagation, one rejected axis and one conflict in words."""
+"""Format one propagation step, rejected axis or conflict as text."""
 
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from workbench.reports.propagation_records import (
 
 
 class HasValues(Protocol):
-    """A replay of a propagation: its steps name values by their numbers."""
+    """A propagation replay, whose steps refer to values by number."""
 
     @property
     def values(self) -> tuple[ShardedValue, ...]: ...
@@ -35,15 +35,14 @@ def place_text(replay: HasValues, value: int, dim: int) -> str:
 
 
 def value_name(sharded_value: ShardedValue) -> str:
-    """A value by its path; a result of an unnamed operation by what that does."""
-    behind = {"sharding_constraint": " after its constraint", "data_flow_edge": " as propagated"}.get(sharded_value.kind, "")
+    suffix = {"sharding_constraint": " after its constraint", "data_flow_edge": " as propagated"}.get(sharded_value.kind, "")
     if sharded_value.role == "result":
         return "the result" + (f" {sharded_value.path}" if sharded_value.path not in ("", "result") else "")
-    return f"{sharded_value.path or 'a value'}{behind}"
+    return f"{sharded_value.path or 'a value'}{suffix}"
 
 
 def axis_propagation_text(replay: HasValues, propagation: AxisPropagation) -> str:
-    """`step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
+    """Format as `step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
     source, target = (
         place_text(replay, propagation.source, propagation.source_dim),
         place_text(replay, propagation.target, propagation.target_dim),
@@ -59,7 +58,6 @@ def axis_propagation_text(replay: HasValues, propagation: AxisPropagation) -> st
 
 
 def rejection_text(replay: HasValues, rejected: RejectedAxis) -> str:
-    """The statement of a rejected axis, and what rejected it."""
     line = f" ({rejected.line})" if rejected.line else ""
     over = " ".join(dict.fromkeys(word for word in (rejected.kind, rejected.over) if word))
     return f"`{rejected.wanted.axis}`, {rejected.origin}, over {over}{line}: {_reason_text(replay, rejected)}"
@@ -98,15 +96,13 @@ def _closed_by_text(origin: Origin | None) -> str:
 
 
 def _priority_text(rejected: RejectedAxis) -> str:
-    """A note where priorities decided."""
     if rejected.rival_origin is None or rejected.rival_origin.priority == rejected.origin.priority:
         return ""
-    mine, theirs = rejected.origin.priority, rejected.rival_origin.priority
-    return f": priority {theirs} precedes {mine}" if theirs < mine else ""
+    priority, rival_priority = rejected.origin.priority, rejected.rival_origin.priority
+    return f": priority {rival_priority} precedes {priority}" if rival_priority < priority else ""
 
 
 def conflict_text(replay: HasValues, conflict: Conflict) -> str:
-    """Both sides, and where they first met."""
     places = count_text(len(conflict.rejections), "place")
     rejected = conflict.first
     at = place_text(replay, rejected.wanted.value, rejected.wanted.dim)

@@ -1,4 +1,4 @@
-"""A propagation in words: why a value is sharded as it is, and the conflicts."""
+"""Format the explanation of a value's sharding, and the conflicts, as text."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,25 +15,24 @@ from workbench.reports.propagation_records import (
 )
 from workbench.reports.propagation_step_text import axis_propagation_text, conflict_text, rejection_text
 
-MOST_VALUES = 4  # of one pattern
-_FIRST, _LAST = 3, 2  # steps of a long path that are listed
+MOST_VALUES = 4  # per pattern
+_FIRST, _LAST = 3, 2  # listed steps at both ends of a long path
 _MOST_REJECTIONS = 6
 _MOST_OTHERS = 3
 
 
 def explanation_text(replay: Propagation, value: str, dim: int | str | None = None) -> str:
-    """Why a value is sharded as it is; see `Report.explain`."""
     groups = group_alike(replay, replay.find(value))
     explanation = ["\n".join(_value_lines(replay, numbers, find_dims(replay.values[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
-        others = list(dict.fromkeys(accepted_name(replay.values[each[0]], value) for each in groups[MOST_VALUES:]))
-        shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
-        explanation.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
+        others = list(dict.fromkeys(accepted_name(replay.values[numbers[0]], value) for numbers in groups[MOST_VALUES:]))
+        names = ", ".join(f"`{name}`" for name in others[:MOST_VALUES])
+        explanation.append(f"`{value}` also names {names}" + (" and more." if len(others) > MOST_VALUES else "."))
     return "\n\n".join(explanation)
 
 
 def accepted_name(sharded_value: ShardedValue, pattern: str) -> str:
-    """A name for a value that distinguishes it from others matched by the same pattern: its path, or its line with it."""
+    """Return a name that distinguishes a value from other matches of the pattern: its path, or its line and path."""
     by_line = sharded_value.role == "value" and sharded_value.source and not sharded_value.path.startswith("grad/")
     return (
         f"{sharded_value.source}/{sharded_value.path}"
@@ -43,7 +42,7 @@ def accepted_name(sharded_value: ShardedValue, pattern: str) -> str:
 
 
 def group_alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
-    """Groups of values of repeated layers, or of one path, with the same sharding; the first of each stands for all."""
+    """Group values of repeated layers, or of one path, with the same sharding; the first represents the group."""
     groups: dict[object, list[int]] = {}
     for number in numbers:
         sharded_value = replay.values[number]
@@ -58,19 +57,19 @@ def group_alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, 
                 sharded_value.computed,
             )
             groups.setdefault(key, []).append(number)
-    found = [tuple(group) for group in groups.values()]
-    return found or [tuple(numbers)]
+    alike = [tuple(group) for group in groups.values()]
+    return alike or [tuple(numbers)]
 
 
 def find_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
-    """The requested dimensions, by index or name. Raises `PropagationError` if there is none."""
-    every = tuple(range(len(sharded_value.shape)))
+    """Return the requested dimensions by index or name. Raises `PropagationError` if there is none."""
+    all_dims = tuple(range(len(sharded_value.shape)))
     if dim is None:
-        return every
-    found = tuple(each for each in every if str(dim) in (str(each), sharded_value.dims[each]))
-    if not found:
+        return all_dims
+    matches = tuple(i for i in all_dims if str(dim) in (str(i), sharded_value.dims[i]))
+    if not matches:
         raise PropagationError(*unknown_name("dimension", str(dim), sharded_value.dims, f" of `{sharded_value.path}`"))
-    return found
+    return matches
 
 
 def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int, ...]) -> Iterator[str]:
@@ -104,24 +103,27 @@ def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
     if hidden > 1:
         yield f"      ... {hidden} more steps ..."
         yield from (f"      {axis_propagation_text(replay, propagation)}" for propagation in path[-_LAST:])
-    if any(str(each) != str(explanation.origin) for each in explanation.others):
+    if any(str(other) != str(explanation.origin) for other in explanation.others):
         yield f"      without it, `{base_axis(explanation.axis_on_dim.axis)}` could still come from {_others_text(explanation)}"
 
 
 def _others_text(explanation: Explanation) -> str:
-    """Origins by their statements: `batch:data` on x and 3 other places. A statement covers an argument and the result it becomes."""
+    """Format origins by statement, since a statement covers an argument and the result it becomes."""
     places: dict[str, dict[str, None]] = {}
     for origin in explanation.others:
         if str(origin) != str(explanation.origin):
             places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
-    each = [next(iter(same)) + (f" and {count_text(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
-    return " or ".join(each[:_MOST_OTHERS]) + (
-        f" or {count_text(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
+    phrases = [
+        next(iter(origins)) + (f" and {count_text(len(origins) - 1, 'other place')}" if len(origins) > 1 else "")
+        for origins in places.values()
+    ]
+    return " or ".join(phrases[:_MOST_OTHERS]) + (
+        f" or {count_text(len(phrases) - _MOST_OTHERS, 'other statement')}" if len(phrases) > _MOST_OTHERS else ""
     )
 
 
 def value_text(sharded_value: ShardedValue) -> str:
-    """`mlp/dot_general: dot_general [batch=16, d_ff=64], mlp.py:7`."""
+    """Format as `mlp/dot_general: dot_general [batch=16, d_ff=64], mlp.py:7`."""
     dims = ", ".join(
         str(size) if name == "_" else f"{name}={size}" for name, size in zip(sharded_value.dims, sharded_value.shape, strict=True)
     )
@@ -135,7 +137,7 @@ def _dim_text(sharded_value: ShardedValue, dim: int) -> str:
 
 
 def conflicts_text(replay: Propagation, resolving_edits: Callable[[Conflict], Sequence[Edit]]) -> str:
-    """All conflicts, each with the edits that would resolve it the other way; those are tried, which takes a moment each."""
+    """Format all conflicts with the edits that reverse them; trying the edits takes a moment each."""
     if not replay.conflicts:
         return f"No conflict: in {count_text(len(replay.steps), 'step')} no axis was rejected."
     explanation = []

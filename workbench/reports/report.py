@@ -1,4 +1,4 @@
-"""The planner's report on a plan: placements, collectives, memory, FLOP, time and diagnostics. A value; `print` it."""
+"""The planner's report on a plan: placements, collectives, memory, FLOP, time and diagnostics."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,19 +10,21 @@ from workbench.core.source_annotations import SourceAnnotations
 from workbench.core.text_tables import Printed, pairs_text
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.hardware.hardware import Hardware
+from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
 from workbench.reports.device_memory import Alive, Memory, MemoryCurve
 from workbench.reports.diagnostic import ONCE, Diagnostic, Duplication, explain_duplication
+from workbench.reports.figure_ranges import MEMORY, SENT, STEP, Range
 from workbench.reports.kernel import Graph, Kernel, Timeline
 from workbench.reports.padding import LARGEST, Padding, padding_table
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.pipeline import PipelineReport, headline_figures
 from workbench.reports.placement import Placement, Value
-from workbench.reports.propagation import Propagation
+from workbench.reports.propagation import EMPTY, Propagation
+from workbench.reports.propagation_records import Conflict
 from workbench.reports.propagation_text import conflicts_text, explanation_text
-from workbench.reports.report_details import MEMORY, SENT, STEP, Details, Range
 from workbench.reports.report_text import (
     arguments_text,
     carried_text,
@@ -37,19 +39,45 @@ from workbench.reports.report_text import (
     time_figures,
 )
 from workbench.reports.reshard import Reshard, reshards_text
-from workbench.reports.step_time import DotCost, Flops, StepTime
+from workbench.reports.step_time import DotCost, Flops, StepTime, float8_figures
 from workbench.units import format_bytes, format_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Details:
+    """The functions that compute the parts of a report on first use; by default the parts are empty.
+
+    See the properties of `Report`. Functions of the report try edits against the whole plan.
+    """
+
+    values: Callable[[], tuple[Value, ...]] = tuple
+    memory_curve: Callable[[], MemoryCurve] = lambda: MemoryCurve((), {})
+    alive: Callable[[], tuple[Alive, ...]] = tuple
+    alive_at: Callable[[int], tuple[Alive, ...]] = lambda _place: ()
+    products: Callable[[], tuple[DotCost, ...]] = tuple
+    timeline: Callable[[], Timeline | None] = lambda: None
+    kernels: Callable[[], tuple[Kernel, ...]] = tuple
+    graph: Callable[[], Graph] = Graph
+    pipeline: Callable[[], PipelineReport | None] = lambda: None
+    stages: "Callable[[Report], tuple[Report, ...]]" = lambda report: (report,)  # raises `PipelineError` as `pipeline` does
+    source_annotations: Callable[[], SourceAnnotations] = SourceAnnotations
+    padding: Callable[[], tuple[Padding, ...]] = tuple
+    propagation: Callable[[], Propagation] = lambda: EMPTY
+    reshards: "Callable[[Report], tuple[Reshard, ...]]" = lambda _report: ()
+    notes: "Callable[[Report], tuple[Diagnostic, ...]]" = lambda report: report.diagnostics
+    ranges: "Callable[[Report], Mapping[str, Range]]" = lambda _report: {}
+    resolving_edits: "Callable[[Report, Conflict], tuple[Edit, ...]]" = lambda _report, _conflict: ()  # after which the loser wins
 
 
 @dataclass(frozen=True)
 class Report(Printed):
-    """All the planner's facts about a plan. The same plan gives the same report.
+    """All planned figures of a plan; deterministic.
 
-    What one device holds, sends and computes is in its `stages`: for a plan without a pipeline this report alone, for one with a pipeline a
-    report for each stage, over the whole pipelined step (`stage` is its number). A pipelined plan's own figures are of a device of its
-    fullest stage, and its `flops` of all stages; where its program cannot be partitioned so, they are of that as one, which no device
-    runs. A pipeline of `engine:spmd` is one program for all devices, the
-    shifting buffer: its report is of that program (`is_one_program`), where its layers can be pipelined so.
+    Per-device figures are in `stages`: without a pipeline this report alone, with a pipeline one report per stage over
+    the whole step (`stage` is its number). The figures of the report of a pipelined plan are those of a device of the
+    fullest stage, but `flops` counts all stages. If the program cannot be partitioned into stages, the figures describe
+    the program without a pipeline, which no device runs. A pipeline with `engine:spmd` is one program for all devices
+    (a shifting buffer); the report describes this program (`is_one_program`) if the layers can run in lockstep.
     """
 
     plan: Plan
@@ -58,43 +86,46 @@ class Report(Printed):
     collectives: tuple[Collective, ...]
     memory: Memory
     flops: Flops
-    traffic: int  # bytes one device reads and writes in its memory in a step
-    kernels: int = 0  # fused operations one device runs in a step
-    host_traffic: int = 0  # bytes one device sends to the host's memory and fetches back in a step
+    traffic: int  # bytes per device and step, read and written in device memory
+    kernels: int = 0  # fused operations per device and step
+    host_traffic: int = 0  # bytes per device and step, to and from host memory
     diagnostics: tuple[Diagnostic, ...] = ()
-    hardware: Hardware | None = None  # the hardware that time and capacity refer to
+    hardware: Hardware | None = None  # for time and capacity
     step_time: StepTime | None = None
-    partitioned: Partitioned | None = None  # XLA's answer, where the collectives are taken from it
-    compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are taken from it
-    predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
-    stage: int | None = None  # the stage of a pipeline that this is the report of
-    is_one_program: bool = False  # all devices run the pipeline as one program, which this is the report of
-    details: "Details[Report]" = field(default=Details(), compare=False, repr=False)
+    partitioned: Partitioned | None = None  # source of the collectives, if set
+    compiled: Compiled | Scheduled | None = None  # source of memory and step time, if set
+    predicted: "Report | None" = field(default=None, compare=False, repr=False)  # before compilation, see `prediction`
+    stage: int | None = None  # pipeline stage of this report
+    is_one_program: bool = False  # all devices run the pipeline as one program
+    details: Details = field(default=Details(), compare=False, repr=False)
 
     @property
     def tier(self) -> str:
-        """Who says it: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner, for the collectives and what follows from
-        them; `compiled`, the hardware's compiler, for memory and kernel times, too."""
+        """The source of the figures.
+
+        `planned`: Shardy in this process; `partitioned`: XLA's partitioner, for the collectives and derived figures;
+        `compiled`: the hardware's compiler, also for memory and kernel times.
+        """
         return "compiled" if self.compiled is not None else "planned" if self.partitioned is None else "partitioned"
 
     @property
     def is_compiled(self) -> bool:
-        """Whether its compiler has run to the end, code generation included, and not only scheduled it."""
+        """Return whether the compiler has finished, including code generation."""
         return isinstance(self.compiled, Compiled)
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the collectives, too, are its compiler's own: it was asked for its scheduled program."""
+        """Return whether the collectives are from the compiler's scheduled program."""
         return self.partitioned is not None and self.partitioned.scheduled is not None
 
     @property
     def has_compiled_times(self) -> bool:
-        """Whether kernel times are the compiler's estimates: XLA:TPU gives them, others say nothing of time."""
+        """Return whether kernel times are compiler estimates, which only XLA:TPU gives."""
         return self.compiled is not None and self.compiled.compute_seconds is not None
 
     @property
     def prediction(self) -> "Report":
-        """The report as it was before the plan was compiled; this report if it was not."""
+        """The report before the plan was compiled; this report if it was not."""
         return self.predicted or self
 
     @property
@@ -103,30 +134,29 @@ class Report(Printed):
 
     @cached_property
     def values(self) -> tuple[Value, ...]:
-        """The intermediate values, alike ones together; made when first asked for."""
+        """The intermediate values, grouped; computed on first use."""
         return self.details.values()
 
     @cached_property
     def reshards(self) -> tuple[Reshard, ...]:
-        """Where values are resharded: what XLA gathers whole first, then by bytes sent; made when first asked for."""
+        """Places where values are resharded, full rematerializations first, then by bytes sent; computed on first use."""
         return self.details.reshards(self)
 
     @cached_property
     def padding(self) -> tuple[Padding, ...]:
-        """Values whose dimensions do not divide evenly, the most wasteful first; made when first asked for."""
+        """Values whose dimensions do not divide evenly, most wasteful first; computed on first use."""
         return self.details.padding()
 
     @cached_property
     def propagation(self) -> Propagation:
-        """How the shardings propagate, step by step, and the rejected axes; made when first asked for."""
+        """The propagation of the shardings, step by step, with rejected axes; computed on first use."""
         return self.details.propagation()
 
     def explain(self, value: str = "", dim: "int | str | None" = None) -> str:
-        """Why a value has its sharding, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
+        """Explain the sharding of an argument, result or intermediate value, given by path, pattern or source line.
 
-        `dim` is a dimension by its index or name, all if left out. Without a value: every conflict, and what would resolve it the other
-        way.
-        Raises `PropagationError` for what does not exist.
+        `dim` is a dimension by index or name; default: all. Without a value: every conflict, and edits that reverse it.
+        Raises `PropagationError` if the value or dimension does not exist.
         """
         if not value:
             return conflicts_text(self.propagation, partial(self.details.resolving_edits, self))
@@ -134,38 +164,38 @@ class Report(Printed):
 
     @cached_property
     def memory_curve(self) -> MemoryCurve:
-        """Memory over the step; made when first asked for."""
+        """Memory over the step; computed on first use."""
         return self.details.memory_curve()
 
     @cached_property
     def alive(self) -> tuple[Alive, ...]:
-        """The values in memory at the peak, by named scope, the largest first; made when first asked for."""
+        """Values in memory at the peak by named scope, largest first; computed on first use."""
         return self.details.alive()
 
     @cached_property
     def products(self) -> tuple[DotCost, ...]:
-        """The dots of a step, the largest on one device first; made when first asked for."""
+        """The dots of a step, largest on one device first; computed on first use."""
         return self.details.products()
 
     def alive_at(self, place: int) -> tuple[Alive, ...]:
-        """The values in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
+        """Return the values in memory at a position of `memory_curve`, largest first. Raises `IndexError`."""
         if not 0 <= place < len(self.memory_curve.paths):
             raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is out of range.")
         return self.details.alive_at(place)
 
     @cached_property
     def kernel_costs(self) -> tuple[Kernel, ...]:
-        """The cost of each kernel, the longest first; made when first asked for, empty without hardware."""
+        """The cost of each kernel, longest first; computed on first use, empty without hardware."""
         return self.details.kernels()
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph of the kernels and what they pass to each other; made when first asked for."""
+        """The graph of kernels and their data flow; computed on first use."""
         return self.details.graph()
 
     @cached_property
     def source_annotations(self) -> SourceAnnotations:
-        """What the traced function says of shardings by itself: constraints, explicit types, manual regions; read when first asked for."""
+        """Sharding annotations in the traced function; computed on first use."""
         return self.details.source_annotations()
 
     @cached_property
@@ -175,20 +205,15 @@ class Report(Printed):
 
     @cached_property
     def pipeline(self) -> PipelineReport | None:
-        """The stages, and the step simulated over them; `None` for a plan without a pipeline. Made when first asked for.
-
-        Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
-        """
+        """The simulated pipeline, computed on first use, or `None`. Raises `PipelineError` if it cannot be partitioned."""
         return self.details.pipeline()
 
     @property
     def stages(self) -> "tuple[Report, ...]":
-        """What the devices of each stage do in a step: this report alone, or for a plan with a pipeline one for each stage. Made when first
-        asked for.
-
-        Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
-        """
-        return (self,) if self.is_of_devices else self._stages  # itself is not kept: it would wait for a collection to be freed
+        """The report of each stage, or this one; computed on first use. Raises `PipelineError` as `pipeline` does."""
+        return (
+            (self,) if self.is_of_devices else self._stages
+        )  # not cached: a reference to itself would delay its deletion until a garbage collection
 
     @cached_property
     def _stages(self) -> "tuple[Report, ...]":
@@ -196,22 +221,22 @@ class Report(Printed):
 
     @property
     def title(self) -> str:
-        """The plan, the mesh, and the stage: `gpt on stage:2 data:4, stage 1`."""
+        """The plan, mesh and stage, such as `gpt on stage:2 data:4, stage 1`."""
         of_stage = "" if self.stage is None else f", stage {self.stage}"
         return f"{self.plan.name} on {self.mesh.description}{of_stage}"
 
     @property
     def shown(self) -> "Report":
-        """This report, or of a pipelined plan that of its fullest stage: what a view of one device shows. Raises as `stages`."""
+        """The report for a view of one device: this one, or that of the fullest stage. Raises as `stages`."""
         return self if self.is_of_devices else self.fullest
 
     @property
     def fullest(self) -> "Report":
-        """Of `stages` the one whose devices hold the most at their worst moment."""
+        """The report of the stage with the highest peak memory."""
         return max(self.stages, key=lambda each: each.memory.peak)
 
     def most(self, measure: "Callable[[Report], float]") -> "Report":
-        """Of `stages` the one with the most by a measure; this report where the program cannot be partitioned as the pipeline says."""
+        """Return the stage's report with the largest `measure`, or this report if the program cannot be partitioned."""
         try:
             return max(self.stages, key=measure)
         except WorkbenchError:
@@ -219,13 +244,12 @@ class Report(Printed):
 
     @property
     def is_of_devices(self) -> bool:
-        """Whether devices run what it tells of: all but the report of a pipelined plan as a whole, unless it is one program."""
+        """Return whether a device runs the reported program: false for a whole pipeline of several programs."""
         return self.plan.pipeline is None or self.stage is not None or self.is_one_program
 
     @cached_property
     def staged_pipeline(self) -> PipelineReport | None:
-        """The pipeline of a plan as a whole whose stages are programs of their own; `None` for what devices run as it is, and where the
-        program cannot be partitioned so, or not be run in step."""
+        """The pipeline of a plan with a program per stage, for its whole report; `None` if it cannot be partitioned."""
         if self.is_of_devices:
             return None
         try:
@@ -236,54 +260,52 @@ class Report(Printed):
 
     @property
     def peak(self) -> int:
-        """Bytes of the fullest device at its worst moment: for a pipeline one of its fullest stage, else `memory.peak`, that of every
-        device."""
+        """Peak bytes of the fullest device: of the fullest stage for a pipeline, else `memory.peak`."""
         return max(self.staged_pipeline.simulated.peaks) if self.staged_pipeline else self.memory.peak
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of a step, of the pipelined one if there is a pipeline; `None` without hardware."""
+        """Seconds of a step, pipelined if there is a pipeline; `None` without hardware."""
         if self.step_time is None:
             return None
         return self.staged_pipeline.seconds if self.staged_pipeline else self.step_time.total
 
     @property
     def duplication(self) -> float:
-        """How often the same product is computed, 1 for once; of a pipelined plan on the devices of the stage where that is most often."""
+        """Number of times each dot is computed; for a pipelined plan, the maximum over its stages."""
         if self.is_of_devices or self.plan.pipeline is None:
             return self.flops.duplication
-        if self.staged_pipeline is None:  # of the program whole, of which each stage has a part
+        if self.staged_pipeline is None:  # of the whole program, of which each stage has a part
             return self.flops.duplication / self.plan.pipeline.stages
-        return max(each.flops.duplication for each in self.stages)
+        return max(stage.flops.duplication for stage in self.stages)
 
     @property
     def duplication_causes(self) -> Duplication:
-        """Why a product is computed more than once; of a pipelined plan for the stage that computes most of its work more than once."""
+        """The causes of duplicated dots; for a pipelined plan, in the stage with the most."""
         worst = self.most(lambda each: each.flops.duplication)
         return explain_duplication(worst.flops.duplication, worst.products, worst.padding)
 
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
-        """The intervals that hold nine of ten true figures, by `SENT`, `MEMORY`, `KERNELS` and `STEP`, where they are known."""
+        """The 90 % prediction intervals of `SENT`, `MEMORY`, `KERNELS` and `STEP`, if known."""
         return self.details.ranges(self)
 
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics, those of the pipeline first: its stages are what must fit. Made when first asked for."""
+        """The diagnostics, pipeline first because its stages must fit; computed on first use."""
         return self.details.notes(self)
 
     @cached_property
     def sent(self) -> int:
         """Bytes that leave each device per step."""
-        return sum(each.total_sent for each in self.collectives)
+        return sum(collective.total_sent for collective in self.collectives)
 
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
-        """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
+        """Payload bytes per device and step by (mesh axes, kind)."""
         return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
-        """Head, key figures, arguments, collectives, diagnostics; of a pipeline, the devices of its fullest stage."""
         is_whole, shown = self.stage is None, self.most(lambda each: each.memory.peak)
         of_stage = "" if shown is self else f" of stage {shown.stage}, the fullest,"
         sections = [
@@ -301,7 +323,6 @@ class Report(Printed):
         return "\n\n".join(section for section in sections if section)
 
     def _pipeline_text(self) -> str:
-        """The pipeline's own report, or why there is none."""
         if self.is_of_devices and not self.is_one_program:
             return ""
         try:
@@ -326,8 +347,8 @@ class Report(Printed):
         if planned is None:
             yield "tier of communication", "compiled" if self.is_scheduled else self.prediction.tier, tier_source_text(self.partitioned)
         if self.compiled is not None:
-            what, does = ("memory and kernels", "compiles") if self.is_compiled else ("memory", "schedules")
-            yield f"tier of {what}", "compiled", f"as {self.compiled.compiler} {does} it for {self.compiled.target}"
+            contents, verb = ("memory and kernels", "compiles") if self.is_compiled else ("memory", "schedules")
+            yield f"tier of {contents}", "compiled", f"as {self.compiled.compiler} {verb} it for {self.compiled.target}"
         where = f"of stage {planned.busiest}, the most; " if planned else "" if self.stage is None else "on all devices of the stage: "
         local = planned.flops(planned.busiest) if planned else flops.per_device
         yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in total"
@@ -337,6 +358,7 @@ class Report(Printed):
             yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
         if flops.six_nd:
             yield "by parameters × tokens", format_count(flops.six_nd, "FLOP"), "6 N D for a training step, 2 N D forward"
+        yield from float8_figures(self.plan)
         if time is not None and planned is None:
             yield from time_figures(time, ranges.get(STEP))
         if self.plan.hardware is not None:

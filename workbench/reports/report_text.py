@@ -1,4 +1,4 @@
-"""The sections of a report as text: each is of the records below it, so that the report itself can put them together."""
+"""Format the sections of a report as text."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,18 +12,17 @@ from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.device_memory import FitVerdict, Memory
 from workbench.reports.diagnostic import Diagnostic, Duplication
+from workbench.reports.figure_ranges import Range
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
-from workbench.reports.report_details import Range
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_dollars, format_range, format_seconds, price_text
 
-LARGEST = 12  # collectives shown one by one
-_MOST_PATHS = 8  # of what is carried
+LARGEST = 12  # collectives listed individually
+_MOST_PATHS = 8  # of carried arguments
 
 
 def head_text(plan: Plan, stage: int | None) -> str:
-    """The plan, its mesh and its layout in one sentence."""
     mesh = plan.mesh
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     title += "" if stage is None else f", stage {stage} of {plan.pipeline},"
@@ -33,10 +32,10 @@ def head_text(plan: Plan, stage: int | None) -> str:
 
 
 def sent_figure(collectives: Iterable[Collective], found: Range | None, of_stage: str) -> tuple[str, str, str]:
-    """What leaves a device, over each set of mesh axes; of a pipeline within the stage that sends most."""
+    """Return the figure of bytes sent per device, by mesh axes; of a pipeline within the stage that sends most."""
     sent: dict[tuple[str, ...], int] = {}
-    for each in collectives:
-        sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
+    for collective in collectives:
+        sent[collective.axes] = sent.get(collective.axes, 0) + collective.total_sent
     parts = " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items())
     return (
         "sent per device and step",
@@ -46,19 +45,16 @@ def sent_figure(collectives: Iterable[Collective], found: Range | None, of_stage
 
 
 def tier_source_text(partitioned: Partitioned | None) -> str:
-    """Who says what is sent."""
     if partitioned is None:
         return "planned by Shardy"
     return f"as {partitioned.compiler} {'partitions' if partitioned.scheduled is None else 'schedules'} it"
 
 
 def _figure_with_range(value: float, found: Range | None, show: Callable[[float], str]) -> str:
-    """A figure, and the interval that holds nine of ten true ones, if that is known."""
     return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
 
 
 def memory_figures(memory: Memory, found: Range | None, of_stage: str = "") -> Iterable[tuple[str, str, str]]:
-    """The peak of a device by role, and the share of its memory."""
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
     yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), of_stage + " · ".join(roles)
     if memory.reserved:
@@ -77,7 +73,6 @@ def _fit_text(memory: Memory) -> str:
 
 
 def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str, str]]:
-    """The step time in its parts, what communication hides, and the utilisation."""
     parts = {
         "compute-bound kernels": time.arithmetic,
         "memory-bound kernels": time.memory,
@@ -86,8 +81,8 @@ def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str
         **({"waiting for the host": time.host} if time.host_counts else {}),
         **({"waiting for other stages": time.idle} if time.idle else {}),
     }
-    shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
-    yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, {time.place}"
+    details = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
+    yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{details}, {time.place}"
     if time.communication:
         yield "communication hidden", format_seconds(time.hidden), f"overlapped, of {format_seconds(time.communication)} in all"
     if time.mfu:
@@ -95,7 +90,6 @@ def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str
 
 
 def hardware_figures(plan: Plan, hardware: Hardware, seconds: float | None) -> Iterable[tuple[str, str, str]]:
-    """The price of the step, the links of the mesh, and the devices that the plan leaves idle."""
     if seconds is not None:
         yield from _price_figures(hardware, seconds)
     if routes := axis_assignment_text(plan.mesh, hardware, plan.axis_assignment):
@@ -105,7 +99,7 @@ def hardware_figures(plan: Plan, hardware: Hardware, seconds: float | None) -> I
 
 
 def _price_figures(hardware: Hardware, seconds: float) -> Iterable[tuple[str, str, str]]:
-    """What a step costs, where a chip has a price: devices that the plan leaves idle are paid for, too."""
+    """Yield the price of a step if the chip has a price; unused devices are paid for, too."""
     if (hourly := hardware.hourly_price) is not None:
         step = hourly * seconds / 3600
         rate = f"{format_dollars(hourly)} per hour at {price_text(hardware.chip.price or 0)} a chip"
@@ -113,14 +107,13 @@ def _price_figures(hardware: Hardware, seconds: float) -> Iterable[tuple[str, st
 
 
 def duplication_text(duplication: float, causes: Duplication | None) -> str:
-    """How often a product is computed, and the causes where it is more than once."""
     if causes is None:
         return "no product is computed twice"
     return f"each product is computed {duplication:.2f} times over all devices, {causes}"
 
 
 def arguments_text(placements: Sequence[Placement]) -> str:
-    """One row for all layers that are sharded alike, and one for all optimiser state that is sharded like its parameters."""
+    """Format one row per group of equally sharded layers, and one for optimizer state sharded like its parameters."""
     shown, followers = _split_followers(placements)
     rows = []
     for group in group_items(shown, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dims, each.sharding)):
@@ -142,7 +135,7 @@ def arguments_text(placements: Sequence[Placement]) -> str:
 
 
 def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], list[Placement]]:
-    """Split off optimiser state with the shape, the sharding and the path's tail of a parameter (Adam's moments), which needs no row."""
+    """Split off optimizer state with shape, sharding and path tail of a parameter (Adam's moments), which needs no row."""
     leaders = {
         (each.tensor.path.partition("/")[2], each.tensor.shape, each.sharding) for each in placements if each.tensor.role is Role.PARAMETER
     }
@@ -157,7 +150,6 @@ def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], 
 
 
 def collectives_text(collectives: Sequence[Collective], partitioned: Partitioned | None) -> str:
-    """What is sent, by mesh axis and kind, and the largest collectives."""
     if not collectives:
         return f"{'Shardy inserts' if partitioned is None else 'The partitioner makes'} no collective."
     totals = []
@@ -185,21 +177,17 @@ def _largest_text(collectives: Sequence[Collective]) -> str:
 
 
 def diagnostics_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """A line per diagnostic, with the edits that help; empty where there are none."""
     if not diagnostics:
         return ""
     lines = []
-    for each in diagnostics:
-        mend = f" Suggested fix: {' · '.join(str(edit) for edit in each.edits)}." if each.edits else ""
-        lines.append(wrap_text(f"- {each.subject}: {each.message}{mend}", indent="    ", first="  "))
+    for diagnostic in diagnostics:
+        fix = f" Suggested fix: {' · '.join(str(edit) for edit in diagnostic.edits)}." if diagnostic.edits else ""
+        lines.append(wrap_text(f"- {diagnostic.subject}: {diagnostic.message}{fix}", indent="    ", first="  "))
     return "Warnings\n\n" + "\n".join(lines)
 
 
 def carried_text(program: Program) -> str:
-    """The arguments that results replace in the next step, and those that are new in each step or only read.
-
-    Empty for a function without state, and for a training step made from a loss, which carries its parameters by definition.
-    """
+    """Format which arguments are carried, new per step, or only read; empty without state, or for steps from a loss."""
     if not program.carried or program.step.training is not None:
         return ""
     carried = {argument for _, argument in program.carried}
@@ -213,11 +201,11 @@ def carried_text(program: Program) -> str:
 
 
 def _roots_text(program: Program, indices: Iterable[int]) -> str:
-    """`params (12 arrays), opt_state (25 arrays), key`."""
+    """Format as `params (12 arrays), opt_state (25 arrays), key`."""
     counts: dict[str, int] = {}
     for index in sorted(indices):
         root = program.arguments[index].path.partition("/")[0]
         counts[root] = counts.get(root, 0) + 1
-    shown = [root if count == 1 else f"{root} ({count} arrays)" for root, count in counts.items()]
-    more = f" and {len(shown) - _MOST_PATHS} more" if len(shown) > _MOST_PATHS else ""
-    return ", ".join(shown[:_MOST_PATHS]) + more
+    roots = [root if count == 1 else f"{root} ({count} arrays)" for root, count in counts.items()]
+    more = f" and {len(roots) - _MOST_PATHS} more" if len(roots) > _MOST_PATHS else ""
+    return ", ".join(roots[:_MOST_PATHS]) + more

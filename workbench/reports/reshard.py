@@ -1,8 +1,8 @@
-"""Resharding: a value is made in one sharding and read in another. What that takes, and edits that avoid it.
+"""Resharding: values computed in one sharding and read in another, with its cost and edits that avoid it.
 
-The eight classes of ways are those of XLA's partitioner, in the order in which it tries them (`PartitionedHlo::ReshardNoCache`); the last
-holds the whole value on every device. As planned, the way is Shardy's; once XLA's partitioner has answered it is XLA's, and only then is
-the last class reported: where XLA warned of it.
+The eight classes are the methods of XLA's partitioner, in the order in which it tries them
+(`PartitionedHlo::ReshardNoCache`); the last gathers the whole value on every device. A planned reshard follows Shardy;
+a partitioned one follows XLA, and only then is the last class reported, if XLA warned of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +29,12 @@ CLASS_TEXTS = {
     7: "in several moves",
     REMATERIALISED: "gathered whole, then sliced",
 }
-"""Each class, in words."""
 REMATERIALISATION = "involuntary full rematerialisation"
-"""XLA's name for the last class, and the kind of the diagnostic that reports it."""
+"""XLA's name for the last class, and the kind of its diagnostic."""
 
 
 class ReshardCollective(NamedTuple):
-    """One collective of a resharding, for one execution; bytes and `seconds` as in `collective.Collective`, on one device."""
+    """One collective of a reshard, per execution; bytes and `seconds` as in `collective.Collective`, on one device."""
 
     kind: str
     axes: tuple[str, ...]
@@ -45,10 +44,10 @@ class ReshardCollective(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """An edit that has been tried: with it the plan is legal, and this resharding gone or cheaper.
+    """An edit that was tried: the plan stays legal, and this reshard disappears or becomes cheaper.
 
-    Bytes per device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `added_bytes`, by how much
-    the peak of a device grows, negative where it shrinks.
+    Bytes per device and step: `sent`, still sent at this place; `saved`, less sent in the whole step; `added_bytes`,
+    growth of the peak, negative if it shrinks.
     """
 
     edit: Edit
@@ -59,14 +58,15 @@ class Remedy(NamedTuple):
 
 @dataclass(frozen=True)
 class Reshard:
-    """Where a value's sharding changes into another; alike ones together, `count` executions a step.
+    """A change of a value's sharding; equal ones are grouped, with `count` executions per step.
 
-    - `path`, `source`: of the value: its operation, or its argument, and the user's line that makes it; `reader`, `reader_source`: of the
-      operation that needs it in the other sharding;
-    - `shape`, `dims`, `dtype`: of the whole value; `before` and `after` may hold sub-axes, which only propagation makes;
-    - `classes`: of the eight ways (`CLASS_TEXTS`); two where one follows the other;
-    - `moves`: the collectives of one execution, in order; none where each device just keeps a part of what it has;
-    - `temporary`: bytes on one device at the worst moment, operand and result of the largest move; in class 8 with the whole value.
+    - `path`, `source`: the value's operation or argument, and its source line; `reader`, `reader_source`: of the
+      operation that needs the other sharding;
+    - `shape`, `dims`, `dtype`: of the whole value; `before` and `after` may have sub-axes, which only propagation
+      makes;
+    - `classes`: of the eight methods (`CLASS_TEXTS`); two if one follows the other;
+    - `moves`: the collectives of one execution, in order; empty if each device only slices;
+    - `temporary`: peak bytes on one device: operand and result of the largest move; in class 8 with the whole value.
     """
 
     path: str
@@ -87,12 +87,11 @@ class Reshard:
 
     @property
     def rematerialises(self) -> bool:
-        """Whether XLA warns of it: *involuntary full rematerialization*."""
+        """Return whether XLA warns of *involuntary full rematerialization*."""
         return REMATERIALISED in self.classes
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is sent."""
         return not self.moves
 
     @property
@@ -102,32 +101,28 @@ class Reshard:
 
     @property
     def payload(self) -> int:
-        """Payload bytes per device and step."""
         return self.count * sum(move.payload for move in self.moves)
 
     @property
     def seconds(self) -> float:
-        """Seconds of all executions of a step, one collective after the other; 0 without hardware."""
+        """Seconds of all executions in a step, without overlap; 0 without hardware."""
         return self.count * sum(move.seconds for move in self.moves)
 
     @property
     def way(self) -> str:
-        """Its classes in words."""
-        return ", then ".join(CLASS_TEXTS[each] for each in self.classes)
+        return ", then ".join(CLASS_TEXTS[number] for number in self.classes)
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Edits that avoid it or make it cheaper, the most saving first; tried when first asked for, a report for each."""
+        """Edits that avoid it or make it cheaper, largest saving first; tried on first use, with a report for each."""
         return self.find_remedies(self)
 
     @property
     def is_tried(self) -> bool:
-        """Whether its remedies have been looked for."""
         return "remedies" in vars(self)
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits of the remedies."""
         return tuple(remedy.edit for remedy in self.remedies)
 
     def __str__(self) -> str:
@@ -135,7 +130,6 @@ class Reshard:
 
 
 def reshards_text(reshards: Sequence[Reshard]) -> str:
-    """Reshards that send something; empty where there are none."""
     sending = [each for each in reshards if not each.is_free]
     if not sending:
         return ""

@@ -1,5 +1,5 @@
-"""Events of a run, a compilation or a calibration: frozen values that a listener matches by class; and the file of a job's events, JSON
-lines that are only added to.
+"""Events of runs, compilations and calibrations, which a listener matches by class, and the append-only JSON lines file of a job's
+events.
 
     def listen(event: RunEvent) -> None:
         match event:
@@ -10,7 +10,7 @@ lines that are only added to.
             case Failed():
                 print(event.text)
 
-`Waiting`, `Progress` and `StepDone` may come again and again; one of `RUN_ENDINGS` comes last, once.
+`Waiting`, `Progress` and `StepDone` may repeat; exactly one of `RUN_ENDINGS` comes last.
 """
 
 import json
@@ -31,17 +31,17 @@ from workbench.reports.measurement import Measurement
 
 @dataclass(frozen=True)
 class Waiting:
-    """So many other jobs come first (`app.runners.queued_runner`)."""
+    """The number of jobs ahead in the queue (`app.runners.queued_runner`)."""
 
     ahead: int
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A stage has begun or goes on; `fraction` of all work is done, from 0 to 1.
+    """Progress of a stage; `fraction` of all work is done, from 0 to 1.
 
-    - `elapsed`: seconds of the stage so far, `None` where they are not counted;
-    - `model`: the model of a fleet that the stage is about, if it is about one.
+    - `elapsed`: seconds of the stage so far, `None` if not measured;
+    - `model`: the model of a fleet, if the stage is about one.
     """
 
     stage: str
@@ -52,7 +52,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class StepDone:
-    """A step after warm-up has been run: number `step` of `of`, from 1; `loss` is `None` for a program without one."""
+    """Step `step` of `of` (from 1, after warm-up) is done; `loss` is `None` for a program without one."""
 
     step: int
     of: int
@@ -62,28 +62,28 @@ class StepDone:
 
 @dataclass(frozen=True)
 class RunDone:
-    """The run has ended with what it measured."""
+    """The run has finished."""
 
     measurement: Measurement
 
 
 @dataclass(frozen=True)
 class CompileDone:
-    """The compilation has ended with what the compiler made."""
+    """The compilation has finished."""
 
     compiled: Compiled
 
 
 @dataclass(frozen=True)
 class CalibrationDone:
-    """The calibration has ended with what the devices were measured to be."""
+    """The calibration has finished with the measured hardware."""
 
     hardware: Hardware
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The job has ended without a result: what happened, and what to try."""
+    """The job failed: what happened, and what to try."""
 
     message: str
     ways_out: tuple[str, ...] = ()
@@ -91,68 +91,55 @@ class Failed:
 
     @classmethod
     def of(cls, error: WorkbenchError) -> "Failed":
-        """The event for this error."""
         return cls(*error.parts)
 
     @property
     def text(self) -> str:
-        """The message with its ways out, as a page or a terminal shows it."""
         return str(WorkbenchError(self.message, self.ways_out, self.detail))
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The job was ended on request."""
+    """The job was cancelled."""
 
 
 RunEvent = Waiting | Progress | StepDone | RunDone | CompileDone | CalibrationDone | Failed | Cancelled
 RunListener = Callable[[RunEvent], None]
 
-RUN_EVENTS = {
-    "waiting": Waiting,
-    "progress": Progress,
-    "step": StepDone,
-    "run done": RunDone,
-    "compile done": CompileDone,
-    "calibration done": CalibrationDone,
-    "failed": Failed,
-    "cancelled": Cancelled,
-}
-"""Each member of `RunEvent`, by its kind on the wire between processes."""
-
 RUN_ENDINGS = (RunDone, CompileDone, CalibrationDone, Failed, Cancelled)
-"""One of these ends a job."""
+"""Events that end a job."""
 
 
-# The file of a job's events: JSON lines, one object each, that are only added to.
+# The append-only file of a job's events: JSON lines, one object each.
 #
 #     {"seq": 1, "time": 1764250000.1, "kind": "started", "process": 0, ...}
 #     {"seq": 2, "time": 1764250003.9, "kind": "progress", "stage": "running", "step": 1, "of": 20, "loss": 2.3, "seconds": 0.01, ...}
 #
-# A line is written by one call of the system, its newline last: a line without one is not there yet. What was torn by a crash is ended by
-# the next writer with a newline, and is no JSON then; a reader leaves it out. It needs no more than Python's own library: whoever follows a
-# job need not be able to run one.
+# A line is written by one system call, newline last: a line without newline is not yet complete. The next writer ends a line torn by
+# a crash with a newline; readers skip it as invalid JSON. This needs only the standard library, because a process that follows a job
+# need not be able to run one.
 
 ENDING_EVENTS = ("done", "failed", "cancelled")
-"""The kinds of which one comes last, once."""
+"""Kinds of events that end a job; exactly one comes last."""
 
-EVENT_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "started": ("process", "processes", "command", "plan", "version"),
-    "progress": ("stage", "fraction", "step", "of", "loss", "seconds"),
-    "compiled": ("figures",),
-    "measured": ("figures",),
-    "found": ("document",),
-    "failed": ("message", "ways_out"),
-    "cancelled": (),
-    "done": ("seconds",),
+_COUNT, _NUMBER = int | None, float | None
+EVENT_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "started": {"process": int, "processes": int, "command": str, "plan": str, "version": str},
+    "progress": {"stage": str | None, "fraction": _NUMBER, "step": _COUNT, "of": _COUNT, "loss": _NUMBER, "seconds": _NUMBER},
+    "compiled": {"figures": dict[str, Any]},
+    "measured": {"figures": dict[str, Any]},
+    "found": {"document": str},
+    "failed": {"message": str, "ways_out": list[str]},
+    "cancelled": {},
+    "done": {"seconds": _NUMBER},
 }
-"""The fields of each kind, besides `seq`, `time` and `kind`; all of them are in every event of it, `null` where there is nothing to say."""
+"""Fields of each kind, with their types, besides `seq`, `time` and `kind`; every event has all of them, `null` if unset."""
 
-_TAIL = 1 << 22  # bytes, more than a line has
+_TAIL = 1 << 22  # bytes; longer than any line
 
 
 class EventFile:
-    """Adds events to a file, which may have some. It may be used from any thread; nothing is added after the end. Raises `OSError`."""
+    """Appends events to a new or existing file. Thread-safe; nothing is added after an ending. Raises `OSError`."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -163,7 +150,7 @@ class EventFile:
             os.write(self._file, b"\n")
 
     def add(self, kind: str, **fields: Any) -> None:
-        """Add an event; fields that are left out are `None`."""
+        """Append an event; omitted fields are `None`."""
         with self._lock:
             if self.has_ended:
                 return
@@ -173,7 +160,7 @@ class EventFile:
             self.has_ended = kind in ENDING_EVENTS
 
     def close(self) -> None:
-        """Nothing more is added. The events are on the disk then."""
+        """Flush to disk and close; later events are ignored."""
         with self._lock:
             if self._file >= 0:
                 os.fsync(self._file)
@@ -183,7 +170,7 @@ class EventFile:
 
 
 def finite(value: Any) -> Any:
-    """The value with `None` for numbers that JSON does not have: a loss that is no number any more, say.
+    """Replace numbers that JSON does not have (NaN, infinity) by `None`.
 
     >>> finite({"losses": (1.0, float("nan"))})
     {'losses': [1.0, None]}
@@ -191,20 +178,20 @@ def finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): finite(each) for key, each in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [finite(item) for item in value]
     return value
 
 
 def _write_whole(file: int, line: bytes) -> None:
-    """A disk that is nearly full takes a part: the rest is tried again, which raises `OSError`."""
+    """Write all bytes, retrying partial writes; a full disk raises `OSError`."""
     while line:
         line = line[os.write(file, line) :]
 
 
 def _last_event(path: Path) -> tuple[int, bool, bool]:
-    """Of a file that exists: the number of its last event, whether that is an ending, and whether its last line is torn."""
+    """Return the last event's number, whether it is an ending, and whether the last line is torn."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL))
@@ -215,6 +202,6 @@ def _last_event(path: Path) -> tuple[int, bool, bool]:
         try:
             event = json.loads(line)
             return int(event["seq"]), event["kind"] in ENDING_EVENTS, not content.endswith(b"\n")
-        except (ValueError, TypeError, KeyError):  # torn, or not ours
+        except (ValueError, TypeError, KeyError):  # torn or invalid
             continue
     return 0, False, not content.endswith(b"\n") and bool(content)

@@ -1,16 +1,22 @@
-"""How much a step computes, and how long that takes."""
+"""The FLOP and the time of a step."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+from workbench.core.precision import SCALED_PRODUCT
+from workbench.plan.plan import Plan
+
+DOT, FLOAT8 = "dot_general", "float8_e4m3fn"
 
 
 @dataclass(frozen=True, slots=True)
 class Flops:
-    """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
+    """FLOP of matrix products and convolutions in one step (2 per multiply-add), including loop trip counts.
 
-    - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
-    - `model`: `unique` without what rematerialisation recomputes;
-    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass, with those parameters that are
-      active for a token (of experts, as many as there is room for); 0 where no tokens are read.
+    - `unique`: of the program, `per_device` of one device: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
+    - `model`: `unique` without recomputation by remat;
+    - `six_nd`: 6 x parameters x tokens for a training step, 2 x for a forward pass, with the parameters active per
+      token (for experts, up to capacity); 0 if no tokens are read.
     """
 
     unique: int
@@ -21,16 +27,16 @@ class Flops:
 
     @property
     def duplication(self) -> float:
-        """How often the same work is done because a mesh axis splits nothing of it, or for padding; 1 means once."""
+        """Number of times the same work is done, because of axes that shard nothing or padding."""
         return self.per_device * self.devices / self.unique if self.unique else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class DotCost:
-    """Matrix products and convolutions that are alike: `count` executions a step.
+    """Equal matrix products or convolutions, executed `count` times per step.
 
-    `flops` are those of one execution over all devices, `per_device` those of one device; `axes` are the mesh axes that share them.
-    `padding` is how much more than an equal part one device computes, where a dimension of the result does not divide: 1 is none.
+    `flops`: per execution over all devices; `per_device`: of one device; `axes`: the mesh axes that share the work;
+    `padding`: the ratio of one device's work to an equal part, if a dimension of the result does not divide evenly.
     """
 
     path: str
@@ -42,22 +48,40 @@ class DotCost:
     padding: float = 1.0
 
 
+_MOST_NAMED = 4
+
+
+def float8_figures(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """How many products of the forward pass are made in float8, and which are not; nothing where a plan asks for none."""
+    if not plan.program.precision.products:
+        return
+    products = [each.path for each in plan.program.operations if each.kind == DOT and not each.path.startswith("grad/")]
+    left = [path.removesuffix("/dot_general") for path in products if SCALED_PRODUCT not in path.split("/")]
+    named = ", ".join(list(dict.fromkeys(left))[:_MOST_NAMED])
+    notes = [f"operands scaled {plan.program.precision.products}", *([f"in their own type: {named}"] if left else [])]
+    if plan.hardware and FLOAT8 not in plan.hardware.chip.flops:
+        notes.append(f"{plan.hardware.chip.name} has no units for float8")
+    yield "products in float8", f"{len(products) - len(left)} of {len(products)}", "; ".join(notes)
+
+
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of one step on `hardware`, on one device.
+    """Seconds of one step on one device of `hardware`.
 
-    - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
+    - `arithmetic`, `memory`: time in kernels bound by arithmetic, and by memory traffic (roofline);
     - `launch`: time between kernels;
-    - `exposed`: what the step is longer for communication: the device computes nothing meanwhile, or more slowly; `hidden`: communication
-      behind computation;
-    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each dot at the peak of its own
-      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
-    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
-    - `host`: waiting for the host to call the next kernel, under a runtime that calls one after the other;
-    - `idle`: of a device of a pipeline, waiting for other stages: the bubble;
-    - `calibrated`: the measured runs that the device's shares were fitted on, empty if there are none; `shares_of`: then the chip whose
-      shares were taken, if any were;
-    - `unestimated`: seconds of kernels and launches that the compiler gives no estimate of: on XLA:TPU gathers, scatters and sorts.
+    - `exposed`: added by communication, while the device waits or computes more slowly; `hidden`: communication
+      overlapped with computation;
+    - `mfu`: model FLOPs utilisation, `Flops.model` over the capability of all devices in `total`, each dot at the peak
+      of its type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, includes recomputed and duplicated work;
+    - `sustained`: the fraction of the compiler's kernel estimate that such a device reaches in a run; included in all
+      of the above;
+    - `host`: time waiting for the host, under a runtime that launches kernel after kernel;
+    - `idle`: time of a pipeline device waiting for other stages: the bubble;
+    - `calibrated`: the measured runs from which the device's efficiencies were fitted, empty if none; `shares_of`: in
+      that case the chip whose efficiencies were used, if any;
+    - `unestimated`: seconds of kernels and launches without a compiler estimate: on XLA:TPU gathers, scatters and
+      sorts.
     """
 
     hardware: str
@@ -77,37 +101,35 @@ class StepTime:
 
     @property
     def compute(self) -> float:
-        """Seconds in kernels."""
         return self.arithmetic + self.memory
 
     @property
     def estimate(self) -> float:
-        """Seconds in kernels and between them as the compiler would estimate them, without those it gives no estimate of."""
+        """Seconds of kernels and launches by the compiler's estimate, where it gives one."""
         return self.compute * self.sustained + self.launch - self.unestimated
 
     @property
     def host_counts(self) -> bool:
-        """Whether it waits for the host at all: more than for the first call."""
+        """Return whether the step waits for the host beyond the first launch."""
         return self.host > 0.001 * self.total
 
     @property
     def calibration(self) -> str:
-        """What a reader has to know of the prediction where no run of such a device was measured; else empty."""
+        """A note if the prediction is not calibrated for this device; else empty."""
         if self.calibrated:
             return ""
         return f"uncalibrated, efficiencies of {self.shares_of}" if self.shares_of else "not calibrated"
 
     @property
     def place(self) -> str:
-        """What the step runs on, and whether its time is calibrated there: `on TPU v5p 4x4x4, not calibrated: shares of TPU v5e`."""
+        """The hardware and its calibration, such as `on TPU v5p 4x4x4, not calibrated: shares of TPU v5e`."""
         return f"on {self.hardware}, {self.calibration}" if self.calibration else f"on {self.hardware}"
 
     def scaled(self, factor: float) -> "StepTime":
-        """The step with `factor` times the time that the compiler estimates; the device waits for communication as long as before, and for
-        the host as much less as it computes longer."""
-        whole = self.estimate + self.unestimated
-        factor = (self.estimate * factor + self.unestimated) / whole if whole else factor
-        arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))
+        """Scale the compiler-estimated time; exposed communication stays, host waiting shrinks as kernels take longer."""
+        total_kernels = self.estimate + self.unestimated
+        factor = (self.estimate * factor + self.unestimated) / total_kernels if total_kernels else factor
+        arithmetic, memory, launch = (seconds * factor for seconds in (self.arithmetic, self.memory, self.launch))
         kernels = arithmetic + memory + launch
         host = max(self.host - (kernels - self.compute - self.launch), 0.0) if self.host else 0.0
         total = kernels + self.exposed + host + self.idle
@@ -116,7 +138,6 @@ class StepTime:
 
     @property
     def communication(self) -> float:
-        """Seconds of communication, hidden or not."""
         return self.exposed + self.hidden
 
     @property

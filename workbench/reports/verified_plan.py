@@ -1,8 +1,8 @@
-"""A plan in three tiers: step time and memory as planned, as XLA's partitioner has it, and as the compiler of its hardware made it."""
+"""A plan's step time and memory in three tiers: planned, partitioned by XLA, and compiled for its hardware."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from workbench.core.text_tables import Printed, table_text, wrap_text
 from workbench.errors import ways_out_text
@@ -15,11 +15,10 @@ FigureName = Literal["seconds", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """What one tier says of a plan: seconds of a step, and peak bytes of the fullest device.
+    """Figures of one tier: seconds of a step, and peak bytes of the fullest device.
 
-    - a figure is `None` where the tier does not say it, and then `reason` says why, as a sentence, with `ways_out`; it also says that the
-      plan does not fit;
-    - `compiler`: who was asked, name and version; empty for nobody.
+    - `reason`: why a figure is `None`, as a sentence, with `ways_out`; also if the plan does not fit;
+    - `compiler`: name and version; empty if none was used.
     """
 
     seconds: float | None = None
@@ -31,7 +30,7 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPlan:
-    """A plan with its figures in each tier; `title` is what it is called where it was found."""
+    """A plan with its figures in each tier; `title` is its name in the original list."""
 
     plan: Plan
     title: str
@@ -40,77 +39,55 @@ class VerifiedPlan:
     compiled: TierFigures
 
     def tier(self, name: TierName) -> TierFigures:
-        """The figures of a tier."""
         figures: TierFigures = getattr(self, name)
         return figures
 
     def difference(self, figure: FigureName, tier: TierName) -> float | None:
-        """How much more a tier says than was planned, as a share of that: 0.1 is a tenth more; `None` where there is nothing to compare."""
-        found, planned = getattr(self.tier(tier), figure), getattr(self.planned, figure)
-        return None if found is None or not planned else found / planned - 1
+        """Return the relative difference from the planned figure, such as 0.1; `None` if either is missing."""
+        value, planned = getattr(self.tier(tier), figure), getattr(self.planned, figure)
+        return None if value is None or not planned else value / planned - 1
 
     @property
     def peak(self) -> float | None:
-        """Bytes of the fullest device as compiled; `None` where it was not compiled."""
+        """Compiled bytes of the fullest device; `None` if the plan was not compiled."""
         return self.compiled.memory
 
     @property
     def refusal(self) -> str:
-        """Why it could not be compiled; empty if it was."""
         return "" if self.peak is not None else self.compiled.reason
 
     @property
     def memory_error(self) -> float | None:
-        """How far the planned peak is from the compiled one, as a share of the latter; `None` where it was not compiled."""
+        """Relative error of the planned peak against the compiled one; `None` if the plan was not compiled."""
         return None if not self.peak or self.planned.memory is None else self.planned.memory / self.peak - 1
 
 
-@dataclass(frozen=True, repr=False)
-class VerifiedPlans(Printed):
-    """Several plans, each in three tiers; `print` them."""
+class VerifiedPlans(tuple[VerifiedPlan, ...], Printed):
+    """Several plans, each in three tiers."""
 
-    plans: tuple[VerifiedPlan, ...]
-
-    def __iter__(self) -> Iterator[VerifiedPlan]:
-        return iter(self.plans)
-
-    def __len__(self) -> int:
-        return len(self.plans)
-
-    @overload
-    def __getitem__(self, place: int) -> VerifiedPlan: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[VerifiedPlan, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> VerifiedPlan | tuple[VerifiedPlan, ...]:
-        return self.plans[place]
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"VerifiedPlans({', '.join(each.title for each in self.plans)})"
+        return f"VerifiedPlans({', '.join(plan.title for plan in self)})"
 
     def __str__(self) -> str:
-        return verified_text(self.plans)
+        """Format a table with two lines per plan, and the reasons for missing figures."""
+        if not self:
+            return "No plan was verified."
+        columns = ["", "plan~", "", "planned>", "partitioned>", ">", "compiled>", ">"]
+        table = table_text(columns, [row for number, plan in enumerate(self) for row in _rows(number, plan)])
+        return "\n".join([table, "Percentages: difference from the planned figure.", *(wrap_text(line) for line in _notes(self))])
 
 
 FIGURES: tuple[tuple[FigureName, str, str], ...] = (("seconds", "step", "seconds"), ("memory", "memory", "bytes"))
-"""Each figure: its name in a tier, as it is called, and its unit."""
+"""Attribute, label and unit of each figure."""
 ASKED: tuple[TierName, ...] = ("partitioned", "compiled")
-"""The tiers that a compiler was asked for."""
-_ALIKE = 0.0005  # a share that is none
-
-
-def verified_text(plans: Sequence[VerifiedPlan]) -> str:
-    """A table with two lines for each plan, and under it what a tier did not say, and why."""
-    if not plans:
-        return "No plan was verified."
-    columns = ["", "plan~", "", "planned>", "partitioned>", ">", "compiled>", ">"]
-    table = table_text(columns, [row for number, each in enumerate(plans) for row in _rows(number, each)])
-    return "\n".join([table, "Percentages: difference from the planned figure.", *(wrap_text(line) for line in _notes(plans))])
+"""The tiers that use a compiler."""
+_ALIKE = 0.0005  # relative difference shown as `same`
 
 
 def share_of_planned_text(share: float | None) -> str:
-    """How much more than planned.
+    """Format a relative difference from the planned figure.
 
     >>> share_of_planned_text(0.0123), share_of_planned_text(-0.2), share_of_planned_text(0.0001), share_of_planned_text(None)
     ('+1.2%', '−20%', 'same', '')
@@ -123,13 +100,11 @@ def share_of_planned_text(share: float | None) -> str:
 
 
 def tier_figure_text(value: float | None, unit: str) -> str:
-    """A figure of a tier; `–` where it has none."""
     return "–" if value is None else format_figure(value, unit)
 
 
 def verified_line(each: VerifiedPlan) -> str:
-    """One plan as it becomes known: `data:4, replicated: partitioned 757 µs (−2.6%), 65.0 MiB (same); compiled 753 µs (−3.1%), ...`; where
-    it could not be compiled, why."""
+    """Format one plan: `data:4, replicated: partitioned 757 µs (−2.6%), 65.0 MiB (same); compiled ...`, or the reason."""
     parts = [f"{tier} {_tier_line(each, tier)}" for tier in ASKED if each.tier(tier).memory is not None]
     return f"{each.title}: {'; '.join([*parts, *([each.refusal] if each.refusal else [])])}"
 
@@ -143,7 +118,7 @@ def _tier_line(each: VerifiedPlan, tier: TierName) -> str:
 
 
 def verified_record(each: VerifiedPlan) -> dict[str, Any]:
-    """One plan as plain values: the figures of each tier, and the differences of those that were asked."""
+    """Return one plan as JSON values: the figures of each tier, and differences from the planned ones."""
     return {
         "plan": each.title,
         "planned": {name: getattr(each.planned, name) for name, _, _ in FIGURES},
@@ -152,13 +127,13 @@ def verified_record(each: VerifiedPlan) -> dict[str, Any]:
 
 
 def _tier_record(each: VerifiedPlan, tier: TierName) -> dict[str, Any]:
-    found = each.tier(tier)
+    figures = each.tier(tier)
     return {
-        **{name: getattr(found, name) for name, _, _ in FIGURES},
+        **{name: getattr(figures, name) for name, _, _ in FIGURES},
         "difference": {name: each.difference(name, tier) for name, _, _ in FIGURES},
-        "compiler": found.compiler or None,
-        "reason": found.reason or None,
-        "ways_out": list(found.ways_out),
+        "compiler": figures.compiler or None,
+        "reason": figures.reason or None,
+        "ways_out": list(figures.ways_out),
     }
 
 
@@ -171,17 +146,16 @@ def _rows(number: int, each: VerifiedPlan) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(plans: Sequence[VerifiedPlan]) -> Iterator[str]:
-    """What a tier did not say, once for the plans that have it in common."""
-    found: dict[tuple[TierName, str], list[int]] = {}
-    for number, each in enumerate(plans):
+    numbers_by_reason: dict[tuple[TierName, str], list[int]] = {}
+    for number, plan in enumerate(plans):
         for tier in ASKED:
-            if text := reason_text(each, tier):
-                found.setdefault((tier, text), []).append(number)
-    for (tier, text), numbers in found.items():
+            if text := reason_text(plan, tier):
+                numbers_by_reason.setdefault((tier, text), []).append(number)
+    for (tier, text), numbers in numbers_by_reason.items():
         yield f"{', '.join(map(str, numbers))}, {tier}: {text}"
 
 
 def reason_text(each: VerifiedPlan, tier: TierName) -> str:
-    """Why a tier does not say something, with the ways out; empty where it says all."""
-    found = each.tier(tier)
-    return f"{found.reason} {ways_out_text(found.ways_out)}".rstrip()
+    """Format why a tier lacks a figure, with suggestions; empty if it has all."""
+    figures = each.tier(tier)
+    return f"{figures.reason} {ways_out_text(figures.ways_out)}".rstrip()

@@ -1,1 +1,1 @@
-"""The search for a plan: spaces, bounds, fronts, and why the best plan is the best."""
+"""Plan search: spaces, bounds, Pareto fronts, and explanations of the best plan."""

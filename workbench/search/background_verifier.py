@@ -1,4 +1,4 @@
-"""Asks the compilers about the contenders of a search while it goes on, in a thread: XLA's partitioner about all, then the compiler."""
+"""Background verification of a search's contenders: all by XLA's partitioner, then by the compiler."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
 from workbench.reports.verified_plan import TierFigures, TierName, VerifiedPlan
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import opened_plan
+from workbench.search.present_plan import board_plan
 from workbench.search.search_figures import Figures, planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.tier_ranks import Entries, best_known
@@ -23,11 +23,14 @@ Verified = dict[PlanCandidate, tuple[Figures, VerifiedPlan]]
 
 
 class BackgroundVerifier:
-    """Used as a context. `verified` has each plan with its planned figures as soon as a tier is known; `on_known` is called from the
-    thread after each answer, and when nothing is left to ask. A failure is logged. An answer that is awaited when it ends is given up.
+    """Thread that asks the compilers about plans while a search runs; use it as a context manager.
 
-    - `compiles`: whether the compiler is asked about all plans, and not only about those that are `ask`ed about;
-    - `known`: what was verified before.
+    `verified` maps each plan to its planned and verified figures as soon as a tier is known. `on_known` is called from
+    the thread after each answer, with `None` when the queue is empty. Failures are logged. An answer that is pending on
+    exit is dropped.
+
+    - `compiles`: whether to compile all plans, not only those passed to `ask`;
+    - `known`: earlier verification results.
     """
 
     def __init__(
@@ -58,19 +61,18 @@ class BackgroundVerifier:
         self.close()
 
     def close(self) -> None:
-        """End the thread after the question under way."""
+        """End the thread after the current question."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to ask."""
         return self._is_idle
 
     @property
     def asking(self) -> tuple[PlanCandidate, TierName] | None:
-        """The plan that was asked for, or else the one under way, and the tier that is awaited."""
+        """The requested plan, else the current one, with the tier that is pending."""
         wanted, current = self._next_wanted(), self._current
         return current if wanted is None or (current and current[0] == wanted[0]) else (wanted[0], "partitioned")
 
@@ -78,12 +80,11 @@ class BackgroundVerifier:
         return next((entry for entry in self._wanted if entry[0] not in self._compiled), None)
 
     def withdraw(self) -> None:
-        """Ask about nothing that was asked for, but for the question under way."""
         with self._changed:
             self._wanted = ()
 
     def ask(self, candidate: PlanCandidate, planned: Figures) -> None:
-        """Ask about this plan next, the compiler as well, and again where it was asked."""
+        """Verify this plan next, compiler included, even if it was verified before."""
         with self._changed:
             self._wanted, self._is_idle = ((candidate, planned), *self._wanted), False
             self._reports.pop(candidate, None)
@@ -91,13 +92,13 @@ class BackgroundVerifier:
             self._changed.notify_all()
 
     def show(self, contenders: Entries) -> None:
-        """The plans to ask about now; what is known of others stays."""
+        """Replace the plans to verify; results of other plans are kept."""
         with self._changed:
             self._contenders, self._is_idle = contenders, False
             self._changed.notify_all()
 
     def wait(self, end: float, is_cancelled: Callable[[], bool]) -> None:
-        """Until all contenders are known, or that time of `time.perf_counter`, or until it is cancelled."""
+        """Wait until all contenders are verified, until `end` (a time of `time.perf_counter`), or until cancelled."""
         with self._changed:
             while not self._is_idle and (left := end - time.perf_counter()) > 0 and not is_cancelled():
                 self._changed.wait(min(left, 0.1))
@@ -116,22 +117,20 @@ class BackgroundVerifier:
                 continue
             try:
                 self._ask(*task)
-            except Exception:  # noqa: BLE001 - one plan that fails is no reason to ask about no other, and to wait for all
+            except Exception:  # noqa: BLE001 - a plan that fails must not stop the verification of the others
                 _log.exception("Asking the compilers about %s failed", task[0])
             self._current = None
 
     def _next(self) -> tuple[PlanCandidate, Figures] | None:
-        """What was asked for; the first that was not partitioned; then the fastest by what is known that was not compiled."""
+        """A requested plan, else the first contender not partitioned yet, else the fastest one not compiled yet."""
         if (wanted := self._next_wanted()) is not None:
             return wanted
-        if (waiting := next((entry for entry in self._contenders if not self._is_partitioned(entry[0])), None)) is not None:
-            return waiting
+        for candidate, figures in self._contenders:
+            if candidate not in self._reports and (candidate not in self.verified or self._compiles):
+                return candidate, figures
         uncompiled = [entry for entry in self._contenders if entry[0] not in self._compiled and entry[0] in self.verified]
         order = lambda entry: best_known(entry[1], self.verified[entry[0]][1]).figures.seconds  # noqa: E731
         return min(uncompiled, key=order, default=None) if self._compiles else None
-
-    def _is_partitioned(self, candidate: PlanCandidate) -> bool:
-        return candidate in self._reports or (candidate in self.verified and not self._compiles)
 
     def _ask(self, candidate: PlanCandidate, figures: Figures) -> None:
         self._current = candidate, "compiled" if candidate in self._reports else "partitioned"
@@ -147,8 +146,8 @@ class BackgroundVerifier:
     def _partition(self, candidate: PlanCandidate, figures: Figures) -> None:
         self._reports[candidate] = None
         try:
-            plan = opened_plan(self._space, candidate)  # the partitioner keeps its answers by plan
-        except WorkbenchError:  # the search has planned it: it is interrupted
+            plan = board_plan(self._space, candidate)  # the partitioner caches its answers by plan
+        except WorkbenchError:  # the search has planned it, so this is a cancellation
             return
         partitioned, self._reports[candidate] = ask_partitioner(plan, self._compilers)
         planned = planned_figures(plan, figures)

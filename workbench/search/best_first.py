@@ -1,14 +1,16 @@
-"""The nodes of a search, best-first over bounds: what waits, what was found, what is asked next, and what an answer leads to.
+"""Best-first search over bounds: the open nodes, the plans found, the next question and the effect of an answer.
 
-A descent from the first plans comes before (`descent`), and again from every better plan that is found: a good plan first, then its proof.
+A coordinate descent (`descent`) comes before it and again after every improvement: a good plan first, then its proof.
 
-Nodes wait with bounds that nothing below them can beat: a group of cores whose devices do the same work, a core divided into micro-batches,
-its candidates that differ in the schedule, a candidate. The node with the least bound is opened next, now and then the one that holds least
-memory, so that the whole front fills; a candidate is opened by planning it. What a found plan beats in every figure is never opened. When
-no bound is below the best plan, that is proved the best; when no node is left, the front is the front of the whole space.
+Every open node has a lower bound on the figures of all plans below it. A node is a group of cores whose devices do the
+same work, a core with a number of micro-batches, its candidates that differ in the schedule, or one candidate. The node
+with the least bound is opened next, and now and then the node with the least memory, so that the whole front fills.
+Opening a candidate plans it. A node that a found plan beats in every figure is never opened. When no bound is below the
+best plan, that plan is proved optimal; when no node is left, the front is complete.
 
-`IN_FLIGHT` questions are asked ahead, so that workers never wait. Answers are taken in the order of the questions, and the next question is
-chosen by the answers taken so far: which nodes are opened does not depend on how many workers there are, nor on how fast each is.
+`IN_FLIGHT` questions are asked ahead so that workers never wait. Answers are taken in the order of the questions, and
+the next question depends only on the answers taken so far: the search is deterministic, whatever the number and the
+speed of the workers.
 """
 
 import heapq
@@ -25,7 +27,7 @@ from workbench.search.descent import Descent
 from workbench.search.evaluator import Bounded, Evaluator, slowdown_of
 from workbench.search.neighbours import list_neighbours, list_pairs
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
-from workbench.search.requirements import Requirement, allows_candidate, allows_figures
+from workbench.search.requirements import Pin, Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures, ParetoFront, figures_on
 from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess
 from workbench.search.search_space import SearchSpace
@@ -33,29 +35,31 @@ from workbench.search.search_state import SearchState, objective_key
 from workbench.search.worker_questions import Answer, Answerer, Wait
 
 SLACK = 0.002
-"""Plans within so much of one on the front are not looked for, except below the best."""
+"""Plans within this share of a plan on the front are skipped, except below the best."""
 IN_FLIGHT = 16
-"""Questions that are asked before the first of them need be answered."""
+"""Questions in flight before the first answer is needed."""
 FEW_IN_FLIGHT = 4
-"""So many in a descent, where an answer changes what is asked next."""
+"""The same during a descent, where each answer changes the next question."""
 CORES = 500
-"""After so many cores put into groups a large space shows how far it is: with the plans that are known, and nothing proved."""
+"""`BestFirst.start` pauses after this many cores, so that a large space can report its state."""
 MANY_GROUPS = 1000
-"""With more groups than these it would take minutes until the first candidate is looked at."""
+"""With more groups than this, opening all of them first would take minutes."""
 _MANY_TURNS = ("near", "usual", "objective", "usual")
-"""By what the next node is chosen then: near the best plan, least unusual (`count_unusual`), or with the least bound."""
+"""Criteria for the next node when there are many groups, in turn: near the best plan, least unusual (`count_unusual`),
+least bound.
+"""
 _TURNS = ("objective", "objective", "objective", "memory")
-"""By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
+"""Criteria for the next node otherwise, in turn. Groups come first: they raise many bounds for little work."""
 _DESCENT_TURNS = 4
-"""Of so many turns one is a descent's, as long as one is under way."""
+"""One question in this many belongs to a descent, while one is under way."""
 _INFINITE = float("inf")
 CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
-"""What a core decides beside its mesh: a pin on one leaves cores out."""
+"""Decisions of a core besides its mesh; a pin on one of them excludes cores."""
 
 
 @dataclass
 class BestFirst:
-    """The nodes that wait, and what was found. Mutable: a search is a process."""
+    """Open nodes and plans found so far. Mutable: a search is a process."""
 
     space: SearchSpace
     requirements: Sequence[Requirement]
@@ -80,15 +84,15 @@ class BestFirst:
         self._least_of_all = min(map(self._key, self._bound_programs()), default=(0.0,))
 
     def _bound_programs(self) -> Iterator[Figures]:
-        """What the FLOPs of the program need on each hardware: no plan of the space is better, whatever its mesh and layout."""
+        """Lower bounds from the FLOPs of the program, one per hardware; valid for every mesh and layout."""
         programs = {program.identity: program for _, program in self.space.programs}.values()
         for text, devices in self.space.hardware:
             hardware = read_hardware(text or None)
-            least = min((program_seconds(each, hardware) for each in programs), default=0.0)
+            least = min((program_seconds(traced, hardware) for traced in programs), default=0.0)
             yield figures_on(hardware, least / devices, 0.0, devices)
 
     def start(self) -> Iterator[None]:
-        """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone. It pauses after every `CORES`."""
+        """Add all cores as nodes: pipelines in groups, the others alone. Pauses after every `CORES` cores."""
         groups: dict[Hashable, list[SearchNode]] = {}
         for number, core in enumerate(self.space.cores(), 1):
             if number % CORES == 0:
@@ -105,14 +109,16 @@ class BestFirst:
         self.has_started = True
 
     def may_fit(self, candidate: PlanCandidate) -> bool:
-        """Whether what all plans of its core need keeps to the requirements. An illegal one is tried: the answer says why."""
+        """Whether the bounds of its core meet the requirements. Illegal cores pass: planning them yields the reason."""
         try:
             return allows_figures(self.requirements, self.evaluator.bound_core(candidate.core()).bounds)
         except WorkbenchError:
             return True
 
     def may_win(self, candidate: PlanCandidate) -> bool:
-        """Whether a legal candidate may keep to the requirements and be better than the best, by what all plans of its core need."""
+        """Whether a legal candidate can meet the requirements and beat the best plan, judging by the bounds of its
+        core.
+        """
         try:
             bounds = self.evaluator.bound_core(candidate.core()).bounds
         except WorkbenchError:
@@ -121,22 +127,26 @@ class BestFirst:
         return allows_figures(self.requirements, bounds) and self._key(bounds) < self._best_key()
 
     def _add_group(self, kind: str, members: Sequence[SearchNode]) -> None:
-        """Nodes that one question raises the bounds of, those of no worth left out."""
-        members = [each for each in members if not self._is_worthless(each)]
+        """Add nodes whose bounds one question raises, without the worthless ones."""
+        members = [node for node in members if not self._is_worthless(node)]
         if not members:
             return
-        least = min((each.bounds for each in members), key=self._key)
-        memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
+        least = min((node.bounds for node in members), key=self._key)
+        memory, devices = min(node.bounds.memory for node in members), min(node.bounds.devices for node in members)
         self._add(SearchNode(members[0].candidate, replace(least, memory=memory, devices=devices), kind, tuple(members)))
 
     def _may_keep(self, core: PlanCandidate) -> bool:
-        """Whether the pins on what a core decides allow it."""
+        """Whether the pins on core decisions allow the core."""
         decided = {axis for axis, _ in core.mesh} | {*CORE_DECISIONS}
-        return all(each.allows(core) for each in self.requirements if getattr(each, "decision", "") in decided)
+        return all(
+            requirement.allows(core)
+            for requirement in self.requirements
+            if isinstance(requirement, Pin) and requirement.decision in decided
+        )
 
     def _divide(self, core: PlanCandidate) -> Iterator[SearchNode]:
-        """A core with each number of micro-batches."""
-        counts = [each for each in self.space.micro_batch_counts(core) if self._may_schedule(core, each)]
+        """Nodes of a core, one per number of micro-batches."""
+        counts = [number for number in self.space.micro_batch_counts(core) if self._may_schedule(core, number)]
         try:
             for micro_batches in counts:
                 yield SearchNode(replace(core, micro_batches=micro_batches), self.evaluator.bound_divided(core, micro_batches))
@@ -144,11 +154,13 @@ class BestFirst:
             self.refused[error.message] += 1
 
     def _may_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
-        """Whether the pins allow one of its schedules; ZeRO and boundaries are chosen below."""
-        pins = [each for each in self.requirements if getattr(each, "decision", "zero") not in ("zero", "boundaries")]
-        if not pins:
+        """Whether the pins allow one of the schedules. ZeRO and boundaries are chosen below."""
+        core_pins = [
+            requirement for requirement in self.requirements if getattr(requirement, "decision", "zero") not in ("zero", "boundaries")
+        ]
+        if not core_pins:
             return self.space.has_schedule(core, micro_batches)
-        return any(allows_candidate(pins, each) for each in self.space.schedules_of(core, micro_batches))
+        return any(allows_candidate(core_pins, requirement) for requirement in self.space.schedules_of(core, micro_batches))
 
     def _key(self, figures: Figures) -> tuple[float, ...]:
         return objective_key(self.objective, figures)
@@ -161,16 +173,11 @@ class BestFirst:
         self.groups += node.kind == "work"
         heapq.heappush(self._heaps["objective"], (self._key(node.bounds), number))
         heapq.heappush(self._heaps["memory"], ((node.bounds.memory,), number))
-        if node.kind != "work" and self._is_large:
+        if node.kind != "work" and (not self.has_started or self.groups > MANY_GROUPS):  # before the start, groups are not counted yet
             heapq.heappush(self._heaps["usual"], ((count_unusual(node.candidate), *self._key(node.bounds)), number))
 
-    @property
-    def _is_large(self) -> bool:
-        """Whether groups are many, or not counted yet."""
-        return not self.has_started or self.groups > MANY_GROUPS
-
     def _is_worthless(self, node: SearchNode) -> bool:
-        """Whether nothing below the node keeps to the requirements, or beats what was found."""
+        """Whether no plan below the node can meet the requirements or improve on the plans found."""
         if not allows_figures(self.requirements, node.bounds) or self.front.beats(node.bounds):
             return True
         return self._key(node.bounds) >= self._best_key() and self.front.beats(node.bounds, SLACK)
@@ -178,25 +185,27 @@ class BestFirst:
     def _best_key(self) -> tuple[float, ...]:
         return min((self._key(figures) for _, figures in self.front), default=(_INFINITE,))
 
-    def ask_ahead(self, answerer: Answerer) -> None:
-        """Ask for the nodes to open next, until enough questions are in flight or no node is left; before the start for the next
-        neighbours of a descent."""
+    def submit_questions(self, answerer: Answerer) -> None:
+        """Ask for the next nodes until enough questions are in flight; before the start, for the next neighbors of a
+        descent.
+        """
         if not self.has_started:
-            while len(self.asked) < FEW_IN_FLIGHT and (each := self.descent.next_candidate()) is not None:
-                self.asked.append((guess(each), answerer.submit(guess(each).question)))
+            while len(self.asked) < FEW_IN_FLIGHT and (candidate := self.descent.next_candidate()) is not None:
+                self.asked.append((guess(candidate), answerer.submit(guess(candidate).question)))
             return
         while len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
             self.asked.append((node, answerer.submit(node.question)))
 
-    def take_now(self, candidate: PlanCandidate, answerer: Answerer) -> None:
-        """Plan a candidate, unless that was done."""
+    def evaluate_now(self, candidate: PlanCandidate, answerer: Answerer) -> None:
+        """Plan a candidate now, unless it has been planned."""
         if candidate not in self.found:
             self.asked.appendleft((guess(candidate), answerer.submit(guess(candidate).question)))
             self.take_next()
 
     def take_next(self) -> None:
-        """Take the oldest answer. It is not waited for where what was taken meanwhile beats the node, or has it as a neighbour; a question
-        that nobody waits for any longer is still asked."""
+        """Take the oldest answer. Skips waiting if the node has become worthless or its candidate has been planned
+        meanwhile.
+        """
         node, wait = self.asked.popleft()
         is_found = node.kind == "figures" and node.candidate in self.found
         if is_found or self._is_worthless(node):
@@ -208,9 +217,9 @@ class BestFirst:
             self.take_answer(node, answer)
 
     def _choose(self) -> SearchNode | None:
-        """The node to open next; now and then the next neighbour of a descent, which better plans have begun meanwhile."""
-        if next(self._descended) % _DESCENT_TURNS == 0 and (each := self.descent.next_candidate()) is not None:
-            return guess(each)
+        """The node to open next, or the next neighbor of a descent that an improvement started."""
+        if next(self._descended) % _DESCENT_TURNS == 0 and (candidate := self.descent.next_candidate()) is not None:
+            return guess(candidate)
         if self.groups <= MANY_GROUPS:
             return self._next_node("objective" if self.groups else _TURNS[next(self._turns) % len(_TURNS)])
         turn = _MANY_TURNS[next(self._chosen) % len(_MANY_TURNS)]
@@ -219,16 +228,21 @@ class BestFirst:
         return self._next_node(turn) or self._next_node("objective")
 
     def _next_near_best(self) -> SearchNode | None:
-        """A candidate that differs from the best in one decision or two: from plan to better plan a good one is found soon."""
+        """A new candidate that differs from the best in one or two decisions: improvements are often close to each
+        other.
+        """
         best = min(self.front, key=lambda entry: self._key(entry[1]), default=None)
         if best is None:
             return None
         if self._near[0] != best[0]:
-            self._near = best[0], chain((each for _, each in list_neighbours(self.space, best[0])), list_pairs(self.space, best[0]))
-        for each in self._near[1]:
-            if each not in self.tried and each not in self.found and allows_candidate(self.requirements, each):
-                self.tried.add(each)
-                return guess(each)
+            self._near = (
+                best[0],
+                chain((candidate for _, candidate in list_neighbours(self.space, best[0])), list_pairs(self.space, best[0])),
+            )
+        for candidate in self._near[1]:
+            if candidate not in self.tried and candidate not in self.found and allows_candidate(self.requirements, candidate):
+                self.tried.add(candidate)
+                return guess(candidate)
         return None
 
     def _next_node(self, by: str) -> SearchNode | None:
@@ -240,13 +254,13 @@ class BestFirst:
         return None
 
     def _take(self, number: int) -> SearchNode | None:
-        """A node that waits no longer; `None` where it was taken before."""
+        """Remove an open node; `None` if it was removed before."""
         node = self.open.pop(number, None)
         self.groups -= node is not None and node.kind == "work"
         return node
 
     def take_answer(self, node: SearchNode, answer: Answer) -> None:
-        """Put what is below a node in its place, or keep a plan that was found."""
+        """Replace a node by the nodes below it, or record its plan."""
         if isinstance(answer, EngineError):  # a worker died: the plans below the node are neither known nor beaten
             if not node.is_guess:
                 self.unanswered.append((node, answer.message))
@@ -262,16 +276,15 @@ class BestFirst:
             self._add_candidates(answer)
 
     def _raise_bounds(self, group: SearchNode, found: Sequence[Bounded]) -> None:
-        """Each member waits for itself, with the bounds that were found besides."""
-        known = {each.candidate: each.bounds for each in found}
+        """Add the members of a group as single nodes, with their new bounds."""
+        bounds_of = {bounded.candidate: bounded.bounds for bounded in found}
         for node in group.members:
-            figures = known.get(node.candidate, node.bounds)
+            figures = bounds_of.get(node.candidate, node.bounds)
             higher = node.bounds.with_seconds(max(node.bounds.seconds, figures.seconds))
             self._add(replace(node, bounds=replace(higher, memory=max(node.bounds.memory, figures.memory))))
 
     def _open_group(self, group: SearchNode, work: BlockWork) -> None:
-        """Each member waits for itself, with the seconds that a micro-batch needs in all stages; candidates, with what is known of their
-        partition."""
+        """Add the members of a group with the seconds that a micro-batch needs in all stages."""
         members = []
         for node in group.members:
             candidate = node.candidate
@@ -286,22 +299,24 @@ class BestFirst:
                 self._add(node)
 
     def _add_candidates(self, found: Sequence[Bounded]) -> None:
-        """Candidates of one core; those that one question tells more of wait in a group."""
+        """Add the candidates of one core; those whose bounds one question can raise form a group."""
         self.bounded += len(found)
-        allowed = [each for each in found if each.candidate not in self.found and allows_candidate(self.requirements, each.candidate)]
+        allowed = [
+            bounded for bounded in found if bounded.candidate not in self.found and allows_candidate(self.requirements, bounded.candidate)
+        ]
         groups: dict[str, list[SearchNode]] = {}
-        for each in allowed:
-            node = SearchNode(each.candidate, each.bounds, "figures")
-            layout = self.space.find_layout(each.candidate.layout)
-            if each.candidate.schedule == WHOLE or layout.is_per_stage:
+        for bounded in allowed:
+            node = SearchNode(bounded.candidate, bounded.bounds, "figures")
+            layout = self.space.find_layout(bounded.candidate.layout)
+            if bounded.candidate.schedule == WHOLE or layout.is_per_stage:
                 self._add(node)
             else:
-                groups.setdefault(NO_ZERO if each.candidate.zero in UNSHARED else each.candidate.zero, []).append(node)
+                groups.setdefault(NO_ZERO if bounded.candidate.zero in UNSHARED else bounded.candidate.zero, []).append(node)
         for zero, members in groups.items():
             self._add_group("sharing" if zero == SHARING else "partition", members)
 
     def record(self, candidate: PlanCandidate, figures: Figures) -> None:
-        """Keep a planned candidate, on the front if it keeps to the requirements."""
+        """Record a planned candidate, and put it on the front if it meets the requirements."""
         self.found[candidate] = figures
         self.evaluator.remember(candidate, figures)
         self.descent.take(candidate, figures)
@@ -309,7 +324,7 @@ class BestFirst:
             self.front = self.front.with_item(candidate, figures)
 
     def least_key(self) -> tuple[float, ...]:
-        """The least bound of all that waits or was not answered, or the best if that is less."""
+        """The least bound of all open and unanswered nodes, or the best plan's objective if that is less."""
         if not self.has_started:
             return min(self._least_of_all, self._best_key())
         heap = self._heaps["objective"]

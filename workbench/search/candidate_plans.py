@@ -1,4 +1,4 @@
-"""From a candidate to its plan: the statements of the start, then the decisions, each as the edits that a person would make."""
+"""Plans of candidates: the statements of the start, then each decision as the edits that a person would make."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +19,11 @@ from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 
 
 def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
-    """The plan of a core: mesh, examples and layout, its program as the start has it, or as the core has where the layout is chosen for
-    each operation. Raises `WorkbenchError` where it is illegal."""
+    """The plan of a core: mesh, batch sharding and layout, with the program of the start.
+
+    A layout chosen per operation is applied to the program as the core traces it. Raises `WorkbenchError` if the plan
+    is illegal.
+    """
     layout = space.find_layout(core.layout)
     program = space.program_of(core.traced_as) if layout.is_chosen else space.start.program
     plan = space.start.updated(program=program, pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
@@ -31,39 +34,47 @@ def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
 
 
 def candidate_plan(space: SearchSpace, candidate: PlanCandidate, is_cancelled: Callable[[], bool] = lambda: False) -> Plan:
-    """The plan of a candidate. Raises `WorkbenchError` where it is illegal, `EngineError` where it is cancelled, which is asked for between
-    the plans that a layout of each stage is made of."""
+    """The plan of a candidate.
+
+    Raises `WorkbenchError` if it is illegal and `EngineError` if it is cancelled, which is checked between the plans of
+    a per-stage layout.
+    """
     if of_stages := space.find_layout(candidate.layout).of_stages:
-        alike = [replace(candidate, layout=each.name) for each in of_stages]
-        plans = [partial(candidate_plan, space, each) for each in alike]
+        alike = [replace(candidate, layout=layout_of_stage.name) for layout_of_stage in of_stages]
+        plans = [partial(candidate_plan, space, layout_of_stage) for layout_of_stage in alike]
         return choose_stages(plans, _most_memory(space, read_hardware(candidate.hardware or None)), is_cancelled)
-    plan = core_plan(space, candidate)
+    return complete_plan(space, core_plan(space, candidate), candidate)
+
+
+def complete_plan(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:
+    """The plan of a core with the candidate's ZeRO stage, schedule and boundaries."""
     if candidate.zero != NO_ZERO:
         plan = RecipeMove(candidate.zero, ("data",)).apply(plan)
     return with_boundaries(space, with_schedule(space, plan, candidate), candidate.boundaries)
 
 
 def with_boundaries(space: SearchSpace, plan: Plan, rule: str) -> Plan:
-    """The plan of a pipeline with its boundaries named, by a rule of `BOUNDARIES`; as it is where they are those by time. Its blocks are
-    estimated for it."""
+    """Name the stage boundaries of a pipelined plan by a rule of `BOUNDARIES`, using block estimates. `BY_TIME` names
+    none.
+    """
     if rule == BY_TIME:
         return plan
     return plan.updated(pipeline=choose_boundaries(staged_program(plan), rule, _most_memory(space, plan.hardware)))
 
 
 def _most_memory(space: SearchSpace, hardware: Hardware | None) -> float:
-    """Bytes of a device that a plan keeps to."""
+    """The memory limit of a device, bytes."""
     return min(hardware.chip.memory, space.most_memory) if hardware else space.most_memory
 
 
 def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:
-    """The plan of a candidate's layout with its program and its pipeline."""
+    """The plan with the candidate's program and pipeline."""
     if candidate.schedule == WHOLE:
         return plan.updated(program=space.program_of(candidate.traced_as))
     return plan.updated(program=space.program_of(candidate.staged_as), pipeline=pipeline_of(candidate))
 
 
 def pipeline_of(candidate: PlanCandidate) -> PipelineSpec:
-    """The pipeline of a candidate that has one."""
+    """The pipeline of a candidate with stages."""
     remat = first_remat(candidate.recomputing_stages, candidate.size("stage"))
     return PipelineSpec(candidate.size("stage"), candidate.micro_batches, candidate.schedule, candidate.chunks, remat=remat)

@@ -1,8 +1,9 @@
-"""Latency against throughput of decoding: a step for each batch and slice of hardware, on the best mesh of the plan's axes.
+"""Latency against throughput of decoding: a step for each batch and slice of hardware, on the best mesh of the plan's
+axes.
 
-A larger batch reads the weights once for more sequences and the cache of each, so that a token takes longer and a chip makes more of them;
-more chips share what is read, and send more. Which trades are worth making is a front (Austin et al. 2025, "How to Scale Your Model",
-chapters 7 and 8).
+A larger batch reads the weights once for more sequences but reads more caches, so a token takes longer and a chip makes
+more tokens; more chips share the reads and communicate more. The useful trade-offs form a front (Austin et al. 2025,
+"How to Scale Your Model", chapters 7 and 8).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,35 +30,35 @@ def latency_front(
     *,
     make: MakeProgram | None = None,
 ) -> LatencyFront:
-    """Latency and throughput of a plan of decoding, with its layout, for each of `batches` on each of `hardware`, its own if none is given.
+    """Latency and throughput of a decode plan, for each of `batches` on each of `hardware` (default: the plan's own).
 
-    On each slice all ways are tried in which its devices can be shared among the axes of the plan's mesh. Programs of the zoo are built
-    anew for each batch; others need `make(batch)`, which builds them. Raises `SearchError` for a program that is no step of decoding, for
-    one that cannot be built anew, and without batches or hardware.
+    Tries every mesh over the plan's axes on each slice. Zoo models are rebuilt for each batch; other programs need
+    `make(batch)`. Raises `SearchError` for a program that is not a decode step, one that cannot be rebuilt, or empty
+    batches or hardware.
     """
     slices = _read_slices(plan, hardware)
-    sizes = [read_whole_number("batches", each, SearchError) for each in dict.fromkeys(batches)]
+    sizes = [read_whole_number("batches", batch, SearchError) for batch in dict.fromkeys(batches)]
     if not sizes:
         raise SearchError("`batches` is empty.", ["pass batch sizes, `batches=[1, 8, 64]`"])
     _verify_decode(plan.program)
     points, impossible = list[DecodePoint](), list[ImpossibleDecode]()
     for batch in sizes:
         program = _program_of(plan, batch, make)
-        for each in slices:
-            found = _best_point(plan, program, batch, each)
-            (points if isinstance(found, DecodePoint) else impossible).append(found)  # type: ignore[arg-type]
+        for machine in slices:
+            best = _best_point(plan, program, batch, machine)
+            (points if isinstance(best, DecodePoint) else impossible).append(best)  # type: ignore[arg-type]
     ordered = sorted(mark_front(points), key=lambda point: (point.seconds_per_token, point.chips))
     return LatencyFront(plan.name, tuple(ordered), tuple(impossible))
 
 
 def mark_front(points: Sequence[DecodePoint]) -> list[DecodePoint]:
-    """The points, of which those are on the front that fit and that no other one that fits dominates."""
-    fitting = [each for each in points if each.fits]
-    return [replace(each, is_on_front=each.fits and not any(other.dominates(each) for other in fitting)) for each in points]
+    """Mark the points that fit and that no other fitting point dominates."""
+    fitting = [point for point in points if point.fits]
+    return [replace(point, is_on_front=point.fits and not any(other.dominates(point) for other in fitting)) for point in points]
 
 
 def meshes_of(mesh: Mesh, devices: int) -> Iterator[Mesh]:
-    """All meshes of so many devices with the axes of this one, in their order.
+    """All meshes with this many devices and the axes of this one, in their order.
 
     >>> [str(each) for each in meshes_of(Mesh("data:2 model:2"), 4)]
     ['data:1 model:4', 'data:2 model:2', 'data:4 model:1']
@@ -75,18 +76,17 @@ def meshes_of(mesh: Mesh, devices: int) -> Iterator[Mesh]:
 
 
 def _read_slices(plan: Plan, hardware: Sequence[str | Hardware]) -> list[Hardware]:
-    """The slices asked for, or the plan's own."""
-    given = list(hardware) or ([plan.hardware] if plan.hardware else [])
-    if not given:
+    choices = list(hardware) or ([plan.hardware] if plan.hardware else [])
+    if not choices:
         raise SearchError("`hardware` is empty.", ['pass hardware, `hardware=["TPU v5e 2x2", "TPU v5e 4x4"]`'])
     if not plan.mesh.names:
         raise SearchError(f"The mesh of {plan.name} has no axes.", ['give the plan a mesh, `mesh="data:1 model:8"`'])
-    read = [each if isinstance(each, Hardware) else read_hardware(each) for each in given]
-    return [each for each in read if each is not None]
+    slices = [choice if isinstance(choice, Hardware) else read_hardware(choice) for choice in choices]
+    return [choice for choice in slices if choice is not None]
 
 
 def _verify_decode(program: Program) -> None:
-    """Raises `SearchError` for a program that does not carry a cache, or that is given more than a token of each sequence."""
+    """Raise `SearchError` unless the program carries a cache and takes one token per sequence."""
     if not decoded_sequences(program):
         raise SearchError(
             f"`{program.name}` is not a decode step: a decode step carries a cache and takes one token of each of its `batch` sequences.",
@@ -95,7 +95,7 @@ def _verify_decode(program: Program) -> None:
 
 
 def _program_of(plan: Plan, batch: int, make: MakeProgram | None) -> Program:
-    """The plan's program with another batch. Raises `SearchError` for one of nobody knows what."""
+    """The plan's program for another batch. Raises `SearchError` if it cannot be rebuilt."""
     program = plan.program
     if make is not None:
         return make(batch)
@@ -112,16 +112,16 @@ def _program_of(plan: Plan, batch: int, make: MakeProgram | None) -> Program:
 
 
 def _best_point(plan: Plan, program: Program, batch: int, hardware: Hardware) -> DecodePoint | ImpossibleDecode:
-    """The quickest mesh that fits; where none does, the one with the least memory; where none is legal, why."""
-    found, why = list[DecodePoint](), ""
+    """The fastest mesh that fits; else the one with the least memory; else the reason why none is legal."""
+    points, why = list[DecodePoint](), ""
     for mesh in meshes_of(plan.mesh, hardware.size):
         try:
-            found.append(_plan_point(Plan(program, mesh, plan.layout, hardware=hardware), batch, hardware))
+            points.append(_plan_point(Plan(program, mesh, plan.layout, hardware=hardware), batch, hardware))
         except WorkbenchError as error:
             why = error.message
-    if not found:
+    if not points:
         return ImpossibleDecode(batch, str(hardware), why)
-    return min(found, key=lambda point: (not point.fits, point.seconds_per_token if point.fits else point.peak))
+    return min(points, key=lambda point: (not point.fits, point.seconds_per_token if point.fits else point.peak))
 
 
 def _plan_point(plan: Plan, batch: int, hardware: Hardware) -> DecodePoint:

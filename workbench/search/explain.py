@@ -1,8 +1,8 @@
-"""Why one plan and not another: ledgers and counterfactuals, every figure of which the planner computed.
+"""Explanations of plan choices as ledgers and counterfactuals; the planner computes every figure.
 
-A ledger goes from one candidate to another one decision at a time, each step a candidate of its own that is planned. So its lines add up to
-the whole difference by construction. A decision that cannot be changed alone (more stages, and the schedule that needs them) stands with
-the next one. A counterfactual changes one decision of a candidate and plans what comes out.
+A ledger leads from one candidate to another, one decision at a time. Each step is a planned candidate, so the lines add
+up to the whole difference by construction. A decision that cannot change alone (more stages, without a schedule for
+them) is grouped with the next one. A counterfactual changes one decision of a candidate and plans the result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.neighbours import is_of_space, list_neighbours
 from workbench.search.plan_candidate import DECISIONS, PlanCandidate
-from workbench.search.requirements import Requirement
+from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures
 from workbench.units import format_bytes, format_seconds
 
@@ -22,7 +22,7 @@ _ORDERS = (DECISIONS, tuple(reversed(DECISIONS)))
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """Decisions changed together, from what to what, and what that adds: seconds of a step, bytes of the fullest device."""
+    """Decisions changed together, and the change of step seconds and of bytes on the fullest device."""
 
     decisions: tuple[str, ...]
     before: str
@@ -33,7 +33,7 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Ledger(Printed):
-    """The way from one candidate to another; `print` it. **Invariants**: the lines add up to the difference of the figures."""
+    """Step-by-step comparison of two candidates. **Invariants**: the lines add up to the difference of the figures."""
 
     start: PlanCandidate
     end: PlanCandidate
@@ -47,9 +47,9 @@ class Ledger(Printed):
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """One decision of a candidate changed, and what comes of it: figures, or the reason why it is no plan. Its text is a sentence.
+    """One changed decision and its result: figures, or the reason why the plan is illegal. `str` gives a sentence.
 
-    - `base`: the figures of the candidate that is changed; `breaks`: the requirements that its own do not keep.
+    - `base`: figures of the unchanged candidate; `breaks`: requirements that the new figures violate.
     """
 
     decision: str
@@ -65,36 +65,32 @@ class Counterfactual:
 
 
 def make_ledger(evaluator: Evaluator, start: PlanCandidate, end: PlanCandidate) -> Ledger:
-    """The ledger from `start` to `end`, by the order of decisions that has the most lines.
-
-    Raises `WorkbenchError` where one of the two cannot be planned.
-    """
+    """The ledger from `start` to `end` with the most lines. Raises `WorkbenchError` if one cannot be planned."""
     first, last = evaluator.evaluate(start), evaluator.evaluate(end)
-    ways = [tuple(_walk(evaluator, start, end, order)) for order in _ORDERS]
-    return Ledger(start, end, first, last, max(ways, key=len))
+    ledgers = [tuple(_walk(evaluator, start, end, order)) for order in _ORDERS]
+    return Ledger(start, end, first, last, max(ledgers, key=len))
 
 
 def _walk(evaluator: Evaluator, start: PlanCandidate, end: PlanCandidate, order: Sequence[str]) -> Iterator[LedgerLine]:
-    here, figures = start, evaluator.evaluate(start)
+    current, figures = start, evaluator.evaluate(start)
     waiting: list[str] = []
-    there = start
+    target = start
     for name in order:
-        if here.decision(name) == end.decision(name) and there.decision(name) == end.decision(name):
+        if current.decision(name) == end.decision(name) and target.decision(name) == end.decision(name):
             continue
         waiting.append(name)
-        there = there.with_decision(name, end)
-        after = _evaluate_if_legal(evaluator, there)
+        target = target.with_decision(name, end)
+        after = _evaluate_if_legal(evaluator, target)
         if after is None:
             continue
-        shown = [[each.describe(decision) for decision in waiting] for each in (here, there)]
+        shown = [[candidate.describe(decision) for decision in waiting] for candidate in (current, target)]
         yield LedgerLine(
             tuple(waiting), ", ".join(shown[0]), ", ".join(shown[1]), after.seconds - figures.seconds, after.memory - figures.memory
         )
-        here, figures, waiting = there, after, []
+        current, figures, waiting = target, after, []
 
 
 def _evaluate_if_legal(evaluator: Evaluator, candidate: PlanCandidate) -> Figures | None:
-    """The figures of a candidate that the space allows; `None` where it does not, or the planner refuses it."""
     if not is_of_space(evaluator.space, candidate):
         return None
     try:
@@ -103,22 +99,22 @@ def _evaluate_if_legal(evaluator: Evaluator, candidate: PlanCandidate) -> Figure
         return None
 
 
-NOT_TRIED = "It was not planned: the time of the search was over."
+NOT_TRIED = "Not planned: the time limit was reached."
 
 
 def list_counterfactuals(
     evaluator: Evaluator, candidate: PlanCandidate, requirements: Sequence[Requirement] = (), is_over: Callable[[], bool] = never
 ) -> tuple[Counterfactual, ...]:
-    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last. Once it
-    `is_over`, the others are `NOT_TRIED`.
+    """Plan every change of one decision within the space, and sort the results: mildest first, illegal plans last.
 
-    Raises `WorkbenchError` where the candidate itself cannot be planned.
+    Once `is_over` returns true, the remaining ones are `NOT_TRIED`. Raises `WorkbenchError` if the candidate itself
+    cannot be planned.
     """
     base = evaluator.evaluate(candidate)
-    found = [
-        _try(evaluator, candidate, base, name, each, requirements, is_over) for name, each in list_neighbours(evaluator.space, candidate)
+    results = [
+        _try(evaluator, candidate, base, name, other, requirements, is_over) for name, other in list_neighbours(evaluator.space, candidate)
     ]
-    return tuple(sorted(found, key=lambda each: (each.figures is None, bool(each.breaks), each.figures.seconds if each.figures else 0.0)))
+    return tuple(sorted(results, key=lambda line: (line.figures is None, bool(line.breaks), line.figures.seconds if line.figures else 0.0)))
 
 
 def _try(
@@ -131,21 +127,20 @@ def _try(
     is_over: Callable[[], bool],
 ) -> Counterfactual:
     names = [name for name in DECISIONS if candidate.decision(name) != other.decision(name)]
-    shown = [", ".join(each.describe(name) for name in names) for each in (other, candidate)]
-    change = f"{shown[0]} instead of {shown[1]}"
+    descriptions = [", ".join(option.describe(name) for name in names) for option in (other, candidate)]
+    change = f"{descriptions[0]} instead of {descriptions[1]}"
     if is_over():
         return Counterfactual(decision, other, change, base, reason=NOT_TRIED)
     try:
         figures = evaluator.evaluate(other)
     except WorkbenchError as error:
         return Counterfactual(decision, other, change, base, reason=error.message)
-    broken = tuple(str(each) for each in requirements if not each.allows_figures(figures) or not each.allows(other))
+    broken = tuple(str(each) for each in requirements if not (allows_figures([each], figures) and allows_candidate([each], other)))
     return Counterfactual(decision, other, change, base, figures, breaks=broken)
 
 
 def ledger_text(ledger: Ledger) -> str:
-    """The way from one plan to another, line by line, with both ends."""
-    rows = [(_line_text(each.before, each.after), _signed(each.seconds, "s"), _signed(each.memory, "B")) for each in ledger.lines]
+    rows = [(_line_text(line.before, line.after), _signed(line.seconds, "s"), _signed(line.memory, "B")) for line in ledger.lines]
     ends = [
         ("from " + str(ledger.start), format_seconds(ledger.start_figures.seconds), format_bytes(int(ledger.start_figures.memory))),
         *rows,
@@ -154,13 +149,13 @@ def ledger_text(ledger: Ledger) -> str:
     return table_text(["decision~", "step>", "memory>"], ends)
 
 
-def counterfactual_text(each: Counterfactual, base: Figures) -> str:
-    """`with ZeRO 1 instead of ZeRO 3: +12 ms, +9.1 GiB`; or why it is no plan, or what it breaks."""
-    if each.figures is None:
-        return f"with {each.change}: {'' if each.reason == NOT_TRIED else 'no plan. '}{each.reason}"
-    change = f"{_signed(each.figures.seconds - base.seconds, 's')}, {_signed(each.figures.memory - base.memory, 'B')}"
-    broken = f"; it violates {' and '.join(each.breaks)}" if each.breaks else ""
-    return f"with {each.change}: {change}{broken}"
+def counterfactual_text(counterfactual: Counterfactual, base: Figures) -> str:
+    """`with ZeRO 1 instead of ZeRO 3: +12 ms, +9.1 GiB`, with violated requirements, or the reason for no plan."""
+    if counterfactual.figures is None:
+        return f"with {counterfactual.change}: {'' if counterfactual.reason == NOT_TRIED else 'no plan. '}{counterfactual.reason}"
+    change = f"{_signed(counterfactual.figures.seconds - base.seconds, 's')}, {_signed(counterfactual.figures.memory - base.memory, 'B')}"
+    broken = f"; it violates {' and '.join(counterfactual.breaks)}" if counterfactual.breaks else ""
+    return f"with {counterfactual.change}: {change}{broken}"
 
 
 def _line_text(before: str, after: str) -> str:

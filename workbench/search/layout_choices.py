@@ -1,6 +1,7 @@
-"""Ways to use the mesh axes that do not carry examples or stages: known recipes, and the program's own named dimensions.
+"""Layouts of the mesh axes other than data and stage: recipes, and the program's own named dimensions.
 
-Nothing here knows Transformers: a recipe says itself whether it applies to a program, and every dimension of a parameter may be placed.
+Nothing here is specific to Transformers: a recipe reports whether it applies to a program, and every dimension of a
+parameter may be sharded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +20,15 @@ from workbench.search.per_stage.choose_stages import is_written_out
 
 REPLICATED = "replicated"
 PER_OPERATION = "per operation"
-"""Every operation split as is best for it (`per_operation`)."""
+"""The best layout for each operation (`per_operation`)."""
 PER_STAGE = "per stage"
-"""Each stage of a pipeline laid out as is best for it (`per_stage`)."""
+"""The best layout for each stage of a pipeline (`per_stage`)."""
 MOST_DIMS = 5
-"""Of so many dimensions all sets are choices (31); of more those of one and of two."""
+"""Up to this many dimensions all sets are choices (31); beyond, only single dimensions and pairs."""
 FEW = 8
-"""So many choices are all usual."""
+"""Up to this many choices are all default choices."""
 _MOST_OF_STAGES = 12
-"""Of so many layouts a stage may have any; of more, recipes and single dimensions."""
+"""Up to this many layouts are all choices of a stage; beyond, only recipes and single dimensions."""
 _PAIR = 2
 _PROBED = 2  # devices of each axis when a choice is tried
 
@@ -40,38 +41,38 @@ class RecipeMove:
     axes: tuple[str, ...]
 
     def apply(self, plan: Plan) -> Plan:
-        """Raises `WorkbenchError` where it does not apply; a plan that is sharded so already stays."""
+        """Raises `WorkbenchError` if the recipe does not apply; keeps a plan that is already sharded this way."""
         return apply_layout_edits(plan, find_recipe(self.recipe, self.axes).draft_within_axes(plan).edits)
 
 
 @dataclass(frozen=True, slots=True)
 class DimsMove:
-    """Shard these dimensions over a mesh axis, behind the axes that they are on."""
+    """Shard these dimensions over a mesh axis, after their present axes."""
 
     dims: tuple[str, ...]
     axis: str
 
     def apply(self, plan: Plan) -> Plan:
-        """Raises `LayoutError` where that is illegal."""
+        """Raises `LayoutError` if that is illegal."""
         return apply_layout_edits(plan, [ShardDim(dim, (*plan.layout.rule(dim), self.axis)) for dim in self.dims])
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenMove:
-    """Split each operation over a mesh axis as is best for it: found when it is applied, which takes seconds."""
+    """Shard each operation over a mesh axis in the best way; the search runs in `apply` and takes seconds."""
 
     axis: str
 
     def apply(self, plan: Plan) -> Plan:
-        """Raises `SearchError` without hardware."""
+        """Raises `SearchError` if the plan has no hardware."""
         return plan.updated(layout=choose_layout(plan, self.axis))
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """A named way to use some mesh axes: all of `axes`, and no other but those of examples and stages, have more than one device.
+    """A named use of mesh axes: besides data and stage, exactly `axes` have more than one device.
 
-    `of_stages`: what each stage of a pipeline chooses from, where it has a layout of its own; there are no moves then.
+    `of_stages`: choices of each stage of a pipeline for a per-stage layout, which has no moves.
     """
 
     name: str
@@ -81,67 +82,68 @@ class LayoutChoice:
 
     @property
     def is_recipe(self) -> bool:
-        """Whether it is known by a recipe, or leaves all as it is."""
+        """Whether it consists of recipes only; also true for the replicated layout."""
         return not self.of_stages and all(isinstance(move, RecipeMove) for move in self.moves)
 
     @property
     def is_chosen(self) -> bool:
-        """Whether it is found for each plan anew, and for the operations of one program: a step without a pipeline."""
+        """Whether it is searched for each plan, over the operations of a step without a pipeline."""
         return any(isinstance(move, ChosenMove) for move in self.moves)
 
     @property
     def is_per_stage(self) -> bool:
-        """Whether it is found for each pipeline anew, stage by stage: `candidate_plan` makes it."""
+        """Whether it is searched for each pipeline, stage by stage, by `candidate_plan`."""
         return bool(self.of_stages)
 
     @property
     def takes_search(self) -> bool:
-        """Whether it is itself the result of a search, which takes seconds."""
         return self.is_chosen or self.is_per_stage
 
     def apply(self, plan: Plan) -> Plan:
-        """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
+        """Return the plan with this layout. Raises `WorkbenchError` if that is illegal."""
         for move in self.moves:
             plan = move.apply(plan)
         return plan
 
 
 def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
-    """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices but
-    that of each stage, which takes as long as all others together."""
-    choices = [each for each in choices if not each.is_per_stage]
-    recipes = tuple(each for each in choices if each.is_recipe)
+    """Default choices: recipes if there are many choices and one shards over `model`, else all but the per-stage
+    choice, which takes as long as all others together.
+    """
+    choices = [choice for choice in choices if not choice.is_per_stage]
+    recipes = tuple(choice for choice in choices if choice.is_recipe)
     return (
         recipes
-        if len(choices) > FEW and any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes)
+        if len(choices) > FEW and any(choice.axes[:1] == ("model",) and choice.name != "spatial" for choice in recipes)
         else tuple(choices)
     )
 
 
 def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = True) -> tuple[LayoutChoice, ...]:
-    """The choices that this plan's program allows over mesh axes of these names, the known recipes first; last, `with_costs` being known,
-    that of each operation, unless the program splits some by hand, and that of each stage, where its layers are written out."""
+    """The choices that apply to the program, recipes first; `with_costs` adds the per-operation choice (unless split by
+    hand) and the per-stage choice (if layers are written out).
+    """
     probe = _probe(plan, axes)
-    found: dict[str, LayoutChoice] = {}
-    kept: set[str] = set()
+    applicable: dict[str, LayoutChoice] = {}
+    layouts: set[str] = set()
     for choice in _list_choices(plan, axes):
         try:
             layout = str(choice.apply(probe).layout)
         except WorkbenchError:
             continue
-        if choice.name == REPLICATED or (layout and layout not in kept):
-            kept.add(layout)
-            found[choice.name] = choice
+        if choice.name == REPLICATED or (layout and layout not in layouts):
+            layouts.add(layout)
+            applicable[choice.name] = choice
     if with_costs and "model" in axes and not splits_by_hand(plan.program):
-        of_stages = tuple(_list_of_stages(tuple(found.values())))
-        found[PER_OPERATION] = LayoutChoice(PER_OPERATION, ("model",), (ChosenMove("model"),))
+        of_stages = tuple(_list_of_stages(tuple(applicable.values())))
+        applicable[PER_OPERATION] = LayoutChoice(PER_OPERATION, ("model",), (ChosenMove("model"),))
         if "stage" in axes and len(of_stages) > 1 and is_written_out(plan.program):
-            found[PER_STAGE] = LayoutChoice(PER_STAGE, ("model",), of_stages=of_stages)
-    return tuple(found.values())
+            applicable[PER_STAGE] = LayoutChoice(PER_STAGE, ("model",), of_stages=of_stages)
+    return tuple(applicable.values())
 
 
-def why_no_layout(plan: Plan, axes: Sequence[str], name: str) -> str:
-    """Why a layout that exists does not apply to the plan's program; empty where it does, or where there is none of this name."""
+def layout_error(plan: Plan, axes: Sequence[str], name: str) -> str:
+    """Return why an existing layout does not apply to the plan's program; empty if it applies or does not exist."""
     for choice in _list_choices(plan, axes):
         if choice.name == name:
             try:
@@ -157,14 +159,15 @@ def _probe(plan: Plan, axes: Sequence[str]) -> Plan:
 
 
 def _list_of_stages(choices: Sequence[LayoutChoice]) -> Iterator[LayoutChoice]:
-    """What a stage may choose from: layouts over `model` alone, and none. One that splits parameters along the axis of examples decides for
-    all stages how gradients are summed."""
-    fitting = [each for each in choices if {axis for move in each.moves if isinstance(move, RecipeMove) for axis in move.axes} <= {"model"}]
-    fitting = [each for each in fitting if each.axes in ((), ("model",))]
-    for each in fitting:
-        is_single = all(isinstance(move, DimsMove) and len(move.dims) == 1 for move in each.moves)
-        if len(fitting) <= _MOST_OF_STAGES or each.is_recipe or is_single:
-            yield each
+    """Choices of a stage; sharding parameters along `data` would decide for all stages how gradients are summed."""
+    fitting = [
+        choice for choice in choices if {axis for move in choice.moves if isinstance(move, RecipeMove) for axis in move.axes} <= {"model"}
+    ]
+    fitting = [choice for choice in fitting if choice.axes in ((), ("model",))]
+    for choice in fitting:
+        is_single = all(isinstance(move, DimsMove) and len(move.dims) == 1 for move in choice.moves)
+        if len(fitting) <= _MOST_OF_STAGES or choice.is_recipe or is_single:
+            yield choice
 
 
 def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
@@ -187,10 +190,9 @@ def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
 
 
 def _list_dim_sets(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Sets of the parameters' dimensions (of all arguments', where there are no parameters): all sets of a few, those of one and two of
-    many."""
+    """Sets of parameter dimensions (or of all arguments): all sets if few, else single ones and pairs."""
     batch, stacked = batch_dim(plan.program), stacked_dims(plan.program)
-    parameters = [each for each in plan.program.arguments if each.role is Role.PARAMETER]
+    parameters = [argument for argument in plan.program.arguments if argument.role is Role.PARAMETER]
     dims = dict.fromkeys(
         dim
         for tensor in parameters or plan.program.arguments

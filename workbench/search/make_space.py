@@ -1,4 +1,4 @@
-"""From a plan to the space of its alternatives: what may be chosen, as far as the program allows it."""
+"""Search spaces: the alternatives of a plan, as far as its program allows them."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
-from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, list_layout_choices, usual_choices, why_no_layout
+from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, layout_error, list_layout_choices, usual_choices
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING
 from workbench.search.search_space import ZEROS, SearchSpace
 from workbench.search.traced_programs import OFFLOADS, REMATS, USUAL_REMATS, WIDE_REMATS, trace_programs
@@ -45,23 +45,26 @@ def make_space(
     wide: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
-    """The space of plans for a plan's program.
+    """Make the space of alternative plans for a plan's program.
 
-    - `devices`: how many, or the numbers to choose from; the plan's own if left out. `hardware`: its kind, else the plan's;
-    - `keep`: whether what the plan's layout states stays;
-    - `axes`: `stage`, `data`, `model`, and `context` or `expert` where the program has them;
-    - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
+    - `devices`: number of devices, or several to choose from; default: the plan's. `hardware`: their kind; default: the
+      plan's;
+    - `keep`: whether to keep the statements of the plan's layout;
+    - `axes`: `stage`, `data`, `model`, and `context` or `expert` if the program supports them;
+    - `layouts`: names of `layout_choices`, or `all` that apply; default: the recipes, if one of them shards more than
+      examples;
     - `zeros`, `remats`, `schedules`: the choices by name;
-    - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
-    - `boundaries`: rules of `search.uneven_boundaries`, `time` if left out;
-    - `offloads`: what may be in the host's memory, `nothing` and `optimizer_state`; as the program has it if left out;
-    - `precisions` to choose from, as `Precision` parses them; the program's own if left out, also with `wide`, for they change results;
-    - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, `WIDE_REMATS` and remat on a
-      part of the stages, `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
-    - `most_examples` of a micro-batch on one replica.
+    - `axis_assignments`: whether mesh axes may also use other links than the default, in every order;
+    - `boundaries`: rules of `search.uneven_boundaries`; default: `time`;
+    - `offloads`: host memory contents, `nothing` and `optimizer_state`; default: the program's;
+    - `precisions`: choices that `Precision` parses; default: the program's own, also with `wide`, because precision
+      changes results;
+    - `wide`: whether the defaults above cover everything: also the axes `context` and `expert`, `WIDE_REMATS` and remat
+      on some of the stages, `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
+    - `most_examples`: upper limit on the examples of a micro-batch on one replica.
 
-    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
-    `PrecisionError` and others for what the program does not allow.
+    Raises `SearchError` for a choice that does not exist or leaves an empty space, `HardwareError` for device counts
+    that are not sold, `PrecisionError` and others for choices that the program does not allow.
     """
     axes, schedules = axes or (WIDE_AXES if wide else AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
@@ -73,34 +76,34 @@ def make_space(
         schedule_named(name)
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
-    kept = _axes_of_statements(start) if keep else ()
+    kept_axes = _axes_of_statements(start) if keep else ()
     for name in axes:
-        if name not in (*WIDE_AXES, *kept):
-            raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept)))
-    names = (*(axis for axis in axes if axis not in kept or axis in AXES), *(axis for axis in kept if axis not in axes))
-    found = list_layout_choices(start, names, with_costs=all(each for each, _ in targets))
-    used = {*AXES, *kept, *(axis for each in found for axis in each.axes)}
+        if name not in (*WIDE_AXES, *kept_axes):
+            raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept_axes)))
+    names = (*(axis for axis in axes if axis not in kept_axes or axis in AXES), *(axis for axis in kept_axes if axis not in axes))
+    choices = list_layout_choices(start, names, with_costs=all(target for target, _ in targets))
+    used = {*AXES, *kept_axes, *(axis for choice in choices for axis in choice.axes)}
     names = tuple(axis for axis in names if axis in used)
     usual_remats, offloads = (WIDE_REMATS, offloads) if wide else (USUAL_REMATS, offloads or ())
     programs = trace_programs(plan.program, remats, precisions, offloads, usual_remats)
     partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
     batch, blocks, layers = _divide(programs[0][1])
-    is_staged = blocks > 1 and "stage" in axes and "stage" not in kept
+    is_staged = blocks > 1 and "stage" in axes and "stage" not in kept_axes
     return SearchSpace(
         start,
-        tuple((each.name if each else "", size) for each, size in targets),
+        tuple((target.name if target else "", size) for target, size in targets),
         tuple(axis for axis in names if (axis != "stage" or batch) and (axis != "data" or _has_examples(start))),
-        _choose_layouts(start, names, found, layouts),
+        _choose_layouts(start, names, choices, layouts),
         programs,
-        tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
+        tuple(zero for zero in zeros if zero == NO_ZERO or _can_share(plan.program)),
         (*dict.fromkeys(traced.remat for traced, _ in programs), *(partly if is_staged else ())),
         tuple(schedules) if is_staged else (),
         batch,
         blocks,
         layers,
         most_examples,
-        sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in AXES),
-        kept_axes=kept,
+        sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept_axes if axis not in AXES),
+        kept_axes=kept_axes,
         with_axis_assignments=wide if axis_assignments is None else axis_assignments,
         boundaries=tuple(boundaries) if is_staged else (BY_TIME,),
         precisions=tuple(dict.fromkeys(traced.precision for traced, _ in programs)),
@@ -109,7 +112,6 @@ def make_space(
 
 
 def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Hardware | str | None) -> list[tuple[Hardware | None, int]]:
-    """The hardware to choose from, with its devices."""
     counts = (devices,) if isinstance(devices, int) else tuple(devices or ())
     kind = hardware or plan.hardware
     if any(not isinstance(count, int) or isinstance(count, bool) for count in counts):
@@ -124,12 +126,12 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
 
 
 def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
-    found = read_hardware(kind)
-    return [(found, found.size)] if found else []
+    machine = read_hardware(kind)
+    return [(machine, machine.size)] if machine else []
 
 
 def _divide(program: Program) -> tuple[int, int, int]:
-    """Examples of a step, blocks of the network, and those that are alike; zeros and one block where it is no step with a loss."""
+    """Examples of a step, blocks, and size of the largest group of identical ones; 0, 1, 1 without any."""
     dim = batch_dim(program)
     inputs = [program.arguments[i] for i in program.inputs]
     sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
@@ -139,12 +141,11 @@ def _divide(program: Program) -> tuple[int, int, int]:
         network = network_of(program)
     except WorkbenchError:
         return 0, 1, 1
-    alike = Counter((block.flops, block.parameter_bytes) for block in network.blocks)
-    return sizes.pop(), len(network.paths), max(alike.values())
+    counts = Counter((block.flops, block.parameter_bytes) for block in network.blocks)
+    return sizes.pop(), len(network.paths), max(counts.values())
 
 
 def _has_examples(plan: Plan) -> bool:
-    """Whether the examples can be split over an axis."""
     try:
         RecipeMove("data_parallel", ("data",)).apply(plan.updated(mesh="data:1", layout="", hardware=None))
     except WorkbenchError as error:
@@ -153,14 +154,13 @@ def _has_examples(plan: Plan) -> bool:
 
 
 def _can_share(program: Program) -> bool:
-    return any(each.role is Role.OPTIMIZER_STATE for each in program.arguments)
+    return any(tensor.role is Role.OPTIMIZER_STATE for tensor in program.arguments)
 
 
 def _axes_of_statements(plan: Plan) -> tuple[str, ...]:
-    """The mesh axes that the layout's statements use, in the order of the mesh."""
     shardings = [sharding for _, sharding in (*plan.layout.overrides, *plan.layout.constraints)]
     used = {base_axis(axis) for _, axes in plan.layout.rules for axis in axes}
-    used |= {base_axis(axis) for each in shardings for axis in each.axes}
+    used |= {base_axis(axis) for sharding_ in shardings for axis in sharding_.axes}
     return tuple(axis for axis in plan.mesh.names if axis in used)
 
 
@@ -175,17 +175,17 @@ def _choose_layouts(
 ) -> tuple[LayoutChoice, ...]:
     if layouts is None:
         return usual_choices(found)
-    known = [each.name for each in found]
-    names = known if layouts == "all" else [layouts] if isinstance(layouts, str) else list(layouts)
+    available = [choice.name for choice in found]
+    names = available if layouts == "all" else [layouts] if isinstance(layouts, str) else list(layouts)
     for name in names:
-        if name == PER_STAGE and name not in known:
+        if name == PER_STAGE and name not in available:
             raise SearchError(
                 "Per-stage layouts need hardware, to price them, and unrolled layers: "
                 "parameters stacked over layers, in a scan, have one sharding for all stages.",
                 ["unroll the layers: `scan=False` for models of the zoo", "name hardware", "use another layout"],
             )
-        if name not in known:
-            if reason := why_no_layout(start, axes, name):
-                raise SearchError(reason, [f"choose from {', '.join(f'`{each}`' for each in known)}"])
-            raise SearchError(*unknown_name("layout", name, known))
-    return tuple(each for each in found if each.name in names)
+        if name not in available:
+            if reason := layout_error(start, axes, name):
+                raise SearchError(reason, [f"choose from {', '.join(f'`{layout}`' for layout in available)}"])
+            raise SearchError(*unknown_name("layout", name, available))
+    return tuple(choice for choice in found if choice.name in names)

@@ -1,4 +1,4 @@
-"""A candidate of a search: one value for each decision. Naming it costs nothing; `candidate_plans` makes its plan."""
+"""A candidate of a search: one value per decision. Creating one costs nothing; `candidate_plans` makes its plan."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -8,37 +8,39 @@ from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, OF_
 from workbench.search.uneven_boundaries import BY_TIME
 
 WHOLE = ""
-"""The schedule of a step that is one program: no stages, no micro-batches."""
+"""The schedule of a step without stages and micro-batches."""
 NO_ZERO = "no ZeRO"
 SHARING = "zero_3"
-"""The stage of ZeRO at which replicas share the parameters too, and gather them for each micro-batch."""
+"""The ZeRO stage at which replicas also shard the parameters, and gather them for each micro-batch."""
 UNSHARED = (NO_ZERO, "zero_1")
-"""Where replicas share nothing that a micro-batch reads or writes: blocks cost the same."""
+"""ZeRO stages under which replicas share nothing that a micro-batch reads or writes, so blocks cost the same."""
 RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter": Fraction(1, 4)}
-"""What share of a pipeline's stages, the first ones, recompute all of their forward pass: by the schedule, the program being traced as one
-that keeps everything."""
+"""The share of a pipeline's stages, counted from the first, whose schedule recomputes the whole forward pass. The
+program is traced as keeping everything.
+"""
 _TOGETHER = {"schedule": ("schedule", "chunks"), "mesh": ("mesh", "axis_assignment")}
-"""Fields that are one decision."""
+"""Fields that form one decision."""
 DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "precision", "offload", "micro_batches", "schedule", "boundaries")
 _USUAL = {"precision": AS_TRACED, "offload": ON_DEVICE, "boundaries": BY_TIME}
-"""What is not worth mentioning."""
+"""Default values, which are not mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCandidate:
     """One value for each decision of a search space.
 
-    - `hardware`: its text, `TPU v5p 8x16x16`; empty where the plan names none;
-    - `mesh`: axes with their sizes, major to minor, the stages' included; `axis_assignment`: over which links they run, as text, empty
-      for the default; the two are one decision;
-    - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: of `REMATS` or `RECOMPUTING`;
-    - `precision` of the program and what of it the host keeps (`offload`), as `TracedAs` has them;
-    - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them;
-    - `boundaries`: by which rule of `BOUNDARIES` the blocks of the network are shared out among the stages.
+    - `hardware`: its text, `TPU v5p 8x16x16`; empty for none;
+    - `mesh`: axes with sizes, major to minor, including stages; `axis_assignment`: the links they use, as text, empty
+      for the default; both are one decision;
+    - `layout`: the name of a `LayoutChoice`; `zero`: the name of a recipe or `NO_ZERO`; `remat`: a name in `REMATS` or
+      `RECOMPUTING`;
+    - `precision` and `offload`: as in `TracedAs`;
+    - `micro_batches` per step, `schedule` and `chunks` per stage; `WHOLE` for a step without them;
+    - `boundaries`: the rule of `BOUNDARIES` that assigns blocks to stages.
 
     **Invariants**
 
-    - `WHOLE` has one micro-batch and one chunk, and boundaries `BY_TIME`.
+    - `WHOLE` has one micro-batch, one chunk and boundaries `BY_TIME`.
     """
 
     hardware: str
@@ -55,16 +57,16 @@ class PlanCandidate:
     offload: str = ON_DEVICE
 
     def size(self, axis: str) -> int:
-        """Devices along a mesh axis; 1 where there is none."""
+        """Devices along a mesh axis; 1 without that axis."""
         return dict(self.mesh).get(axis, 1)
 
     def core(self) -> "PlanCandidate":
-        """What decides the work of a device: the candidate without ZeRO and without a schedule."""
+        """The candidate without ZeRO and schedule: the decisions that determine the work of a device."""
         return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1, boundaries=BY_TIME)
 
     @property
     def recomputing_stages(self) -> int:
-        """How many stages of a pipeline, the first ones, recompute their forward pass.
+        """The number of stages, counted from the first, that recompute their forward pass.
 
         >>> PlanCandidate("", (("stage", 8),), "replicated", remat="first_quarter").recomputing_stages
         2
@@ -73,24 +75,24 @@ class PlanCandidate:
 
     @property
     def traced_as(self) -> TracedAs:
-        """How the program is traced where it is no pipeline."""
+        """How the program is traced without a pipeline."""
         return TracedAs(self.remat, self.precision, self.offload)
 
     @property
     def staged_as(self) -> TracedAs:
-        """How the program is traced where it is a pipeline, whose schedule recomputes."""
+        """How the program is traced in a pipeline, whose schedule recomputes."""
         return TracedAs("none" if self.remat in RECOMPUTING else self.remat, self.precision, self.offload)
 
     def decision(self, name: str) -> Any:
-        """The value of one of `DECISIONS`; the schedule has its chunks with it, the mesh its axis assignment."""
-        return tuple(getattr(self, each) for each in _TOGETHER.get(name, (name,)))
+        """The value of one of `DECISIONS`, with the chunks of a schedule and the axis assignment of a mesh."""
+        return tuple(getattr(self, field) for field in _TOGETHER.get(name, (name,)))
 
     def with_decision(self, name: str, other: "PlanCandidate") -> "PlanCandidate":
         """The candidate with one decision taken from another."""
-        return replace(self, **{each: getattr(other, each) for each in _TOGETHER.get(name, (name,))})
+        return replace(self, **{field: getattr(other, field) for field in _TOGETHER.get(name, (name,))})
 
     def mentions(self, name: str) -> bool:
-        """Whether a decision is worth mentioning: not what is as usual, and no micro-batches of a step that is one program.
+        """Whether a decision is mentioned in text: not a default, and no micro-batches of a step without a pipeline.
 
         >>> [name for name in DECISIONS if PlanCandidate("", (), "megatron").mentions(name)]
         ['hardware', 'mesh', 'layout', 'zero', 'remat']
@@ -100,7 +102,7 @@ class PlanCandidate:
         return name not in _USUAL or bool(getattr(self, name) != _USUAL[name])
 
     def describe(self, name: str) -> str:
-        """A decision as people write it; of the mesh without axes of one device.
+        """A decision in words; a mesh without axes of size 1.
 
         >>> PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron").describe("mesh")
         'data:4 model:2'

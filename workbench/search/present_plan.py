@@ -1,9 +1,10 @@
-"""Where the plan that a search starts from lies: which candidate it is, if it is one, and its figures."""
+"""The plan that a search starts from: its candidate in the space, if any, and its figures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
+from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
@@ -21,16 +22,15 @@ _STAGE = "stage"
 
 @dataclass(frozen=True, slots=True)
 class PresentPlan:
-    """The figures of the plan that a search starts from, and the candidate that it is; `None` where it lies outside the space."""
+    """Figures of the plan that a search starts from, and its candidate; `None` if it is outside the space."""
 
     figures: Figures
     candidate: PlanCandidate | None = None
 
 
 def evaluate_present(evaluator: Evaluator, plan: Plan, candidate: PlanCandidate | None) -> PresentPlan | None:
-    """The present plan with its figures, as the search has them for the candidate that it is; `None` where it is refused, or cannot be
-    compared."""
-    placed = on_searched_hardware(evaluator.space, plan)
+    """Evaluate the present plan, as its candidate if it has one; `None` if it is refused or not comparable."""
+    placed = move_to_searched_hardware(evaluator.space, plan)
     try:
         figures = evaluator.evaluate(candidate) if candidate is not None else evaluate_plan(placed) if placed is not None else None
     except WorkbenchError:
@@ -38,10 +38,13 @@ def evaluate_present(evaluator: Evaluator, plan: Plan, candidate: PlanCandidate 
     return None if figures is None else PresentPlan(figures, candidate)
 
 
-def on_searched_hardware(space: SearchSpace, plan: Plan) -> Plan | None:
-    """The plan with figures that compare with those of the space: one without hardware is taken on that of as many devices, `None` if the
-    space has none; any without hardware, where the space is; and at the price that is searched with. One without a mesh, on several
-    devices, is no plan yet: `None`."""
+def move_to_searched_hardware(space: SearchSpace, plan: Plan) -> Plan | None:
+    """Move the plan to the hardware of the space, so that its figures are comparable.
+
+    A plan without hardware takes the space's hardware with as many devices (`None` if there is none); if the space has
+    no hardware, the plan's is dropped; its price becomes that of the space. `None` for several devices without a mesh,
+    which is no plan yet.
+    """
     sizes = {size: text for text, size in space.hardware}
     if not plan.mesh.axes and 1 not in sizes:
         return None
@@ -53,7 +56,6 @@ def on_searched_hardware(space: SearchSpace, plan: Plan) -> Plan | None:
 
 
 def _at_searched_price(plan: Plan, own: Hardware, text: str) -> Plan:
-    """The plan on the hardware of the space, if that is its own at another price."""
     searched = read_hardware(text or None)
     if searched is None or searched == own:
         return plan
@@ -62,53 +64,88 @@ def _at_searched_price(plan: Plan, own: Hardware, text: str) -> Plan:
 
 
 def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:
-    """The candidate whose plan is this one, but for mesh axes of one device and for hardware where it names none; `None` where the plan
-    lies outside the space.
+    """Find the candidate of the space that equals a plan; `None` if the plan is outside the space.
 
-    Each candidate on the plan's mesh with its schedule and remat is laid out, and its layout compared. Nothing is planned for that, but
-    the blocks of a pipeline that names boundaries: which rule they are by.
+    Ignores mesh axes of one device, and missing hardware. Compares the layout of each candidate with the plan's mesh,
+    schedule and remat. Nothing is planned, except the blocks of a pipeline with boundaries, to find their rule.
     """
-    placed = on_searched_hardware(space, plan)
+    placed = move_to_searched_hardware(space, plan)
     if placed is None:
         return None
-    wanted = drop_small_axes(placed)
-    for each in _list_alike(space, wanted):
+    wanted = drop_unit_axes(placed)
+    for candidate in _list_alike(space, wanted):
         try:
-            found = opened_plan(space, each)
+            opened = board_plan(space, candidate)
         except WorkbenchError:
             continue
-        if _decisions(found) == _decisions(wanted) and (rule := _find_rule(space, found, each, wanted)):
-            return replace(each, boundaries=rule)
+        if _decisions(opened) == _decisions(wanted) and (rule := _find_rule(space, opened, candidate, wanted)):
+            return replace(candidate, boundaries=rule)
     return None
 
 
+def outside_decision(space: SearchSpace, plan: Plan) -> str:
+    """Name a decision of the plan that no candidate of the space has, as "mesh axis other"; empty if it may only be the layout."""
+    placed = move_to_searched_hardware(space, plan)
+    if placed is None:
+        return f"{count_text(plan.mesh.size, 'device')}, not {space.devices_text}" if plan.mesh.axes else "it has no mesh"
+    return next(_list_outside(space, placed), "")
+
+
+def _list_outside(space: SearchSpace, plan: Plan) -> Iterator[str]:
+    """The decisions, apart from the layout, that no candidate has."""
+    large = {axis: size for axis, size in plan.mesh.axes if size > 1}
+    unknown, program, pipeline = [axis for axis in large if axis not in space.axes], plan.program, plan.pipeline
+    if _hardware_text(space, plan) is None:
+        yield f"hardware `{plan.hardware}`"
+    if plan.axis_assignment is not None:
+        yield f"axis assignment `{plan.axis_assignment}`"
+    if unknown:
+        yield f"mesh axis `{unknown[0]}`"
+    elif [*large] != [axis for axis in space.axes if axis in large] or not all(large[axis] in space.sizes_of(axis) for axis in large):
+        yield f"mesh `{plan.mesh}`"
+    if pipeline is not None and pipeline.axis != _STAGE:
+        yield f"pipeline axis `{pipeline.axis}`"
+    if pipeline is not None and pipeline.schedule not in (*space.schedules, "1f1b"):
+        yield f"schedule `{pipeline.schedule}`"
+    examples, count = space.batch // large.get("data", 1), pipeline.micro_batches if pipeline else 1
+    if pipeline is not None and (examples % count or examples // count > space.most_examples):
+        yield count_text(count, "micro-batch", "micro-batches")
+    if str(program.precision) not in space.precisions:
+        yield f"precision `{program.precision}`"
+    if str(program.offload) not in space.offloads:
+        yield f"offload `{program.offload}`"
+    if program not in (space.start.program, *(traced for _, traced in space.programs)):
+        yield f"remat `{program.remat}`"
+
+
+def _hardware_text(space: SearchSpace, plan: Plan) -> str | None:
+    return next((text for text, _ in space.hardware if read_hardware(text or None) == plan.hardware), None)
+
+
 def _find_rule(space: SearchSpace, found: Plan, candidate: PlanCandidate, wanted: Plan) -> str | None:
-    """The rule by which the wanted plan has its boundaries, being the candidate's but for them; `None` where it is none of the space."""
+    """The boundary rule of the wanted plan on an otherwise equal candidate; `None` if there is none."""
     if found.pipeline == wanted.pipeline:
         return candidate.boundaries
     rules = space.boundaries_of(candidate)
     return next((rule for rule in rules if with_boundaries(space, found, rule).pipeline == wanted.pipeline), None)
 
 
-def opened_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
-    """The plan of a candidate as a board opens it, without mesh axes of one device. Raises `WorkbenchError` where it is illegal."""
-    return drop_small_axes(candidate_plan(space, candidate))
+def board_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
+    """The candidate's plan without axes of one device, as boards open it. Raises `WorkbenchError`."""
+    return drop_unit_axes(candidate_plan(space, candidate))
 
 
-def drop_small_axes(plan: Plan) -> Plan:
-    """The plan without mesh axes of one device, but for the stages' of a pipeline, which may be one stage."""
+def drop_unit_axes(plan: Plan) -> Plan:
+    """Remove mesh axes of one device, except the axis of pipeline stages."""
     staged = plan.pipeline.axis if plan.pipeline else ""
     large = tuple((axis, size) for axis, size in plan.mesh.axes if size > 1 or axis == staged)
     return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
 
 
 def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
-    """The candidates with the plan's hardware, mesh, schedule and micro-batches."""
     sizes, pipeline = dict(plan.mesh.axes), plan.pipeline
-    if plan.axis_assignment is not None or not {axis for axis, size in plan.mesh.axes if size > 1} <= {*space.axes}:
-        return
-    hardware = next((text for text, _ in space.hardware if read_hardware(text or None) == plan.hardware), None)
-    if hardware is None or (pipeline is not None and pipeline.axis != _STAGE):
+    hardware = _hardware_text(space, plan)
+    if hardware is None or next(_list_outside(space, plan), ""):
         return
     mesh = tuple((axis, sizes.get(axis, 1)) for axis in space.axes)
     start = PlanCandidate(hardware, mesh, "", micro_batches=pipeline.micro_batches if pipeline else 1)
@@ -124,19 +161,21 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
 
 
 def _may_be_found(space: SearchSpace, candidate: PlanCandidate, plan: Plan) -> bool:
-    """Whether the plan may be the candidate's where its layout is chosen for each operation or stage, which takes seconds to find out: one
-    of each operation is of one program, and names arguments or values; one of each stage names all boundaries."""
+    """Whether the candidate's layout can be the plan's; a cheap test that avoids layout searches, which take seconds. A
+    per-operation layout belongs to one program and names arguments or values; a per-stage layout names all
+    boundaries.
+    """
     layout = space.find_layout(candidate.layout)
     if layout.is_per_stage:
         return plan.pipeline is not None and len(plan.pipeline.boundaries) == plan.pipeline.virtual_stages - 1
     if not layout.is_chosen:
         return True
-    is_alike = space.program_of(candidate.traced_as).identity == plan.program.identity
-    return is_alike and bool(plan.layout.overrides or plan.layout.constraints)
+    is_same_program = space.program_of(candidate.traced_as).identity == plan.program.identity
+    return is_same_program and bool(plan.layout.overrides or plan.layout.constraints)
 
 
 def _decisions(plan: Plan) -> tuple[object, ...]:
-    """What two plans of one program have in common where they are the same but in name, and in the boundaries of their stages."""
+    """Key of a plan that ignores names and stage boundaries."""
     layout = plan.layout
     statements = dict(layout.rules), dict(layout.overrides), dict(layout.constraints), dict(layout.priorities)
     pipeline = plan.pipeline and replace(plan.pipeline, boundaries=())

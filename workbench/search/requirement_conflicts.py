@@ -1,4 +1,4 @@
-"""Why no plan keeps all requirements: a smallest set of them that no plan keeps together, and how little would have to give way."""
+"""Explanations of infeasible requirements: a smallest conflicting set, and its least relaxations."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from workbench.core.text_tables import wrap_text
 from workbench.search.best_first import CORE_DECISIONS
 from workbench.search.evaluator import Evaluator
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirements import AtMost, Pin, Requirement
+from workbench.search.requirements import AtMost, Pin, Requirement, allows_candidate, allows_figures
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures, figures_text
 from workbench.search.search_space import SearchSpace
@@ -18,8 +18,7 @@ from workbench.search.search_state import SearchState
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One requirement of a clash in a weaker form, with a plan that keeps it and all others; `is_least` where it is proved that it cannot
-    give way by less (a limit), or that no such plan is faster (a pin)."""
+    """A weaker requirement with a plan; `is_least`: proven least limit, or fastest plan for a pin."""
 
     weakened: Requirement
     requirement: Requirement
@@ -29,11 +28,14 @@ class Relaxation:
 
 
 @dataclass(frozen=True)
-class Clash:
-    """`requirements` that no plan of the space keeps together; `relaxations` of single ones. With no requirements the space has no legal
-    plan; or, where it is not `is_proved`, the search ended before it was known what clashes.
+class RequirementConflict:
+    """A set of requirements that no plan of the space meets together, and relaxations of single ones.
 
-    - `is_smallest`: fewer of them can be kept, which was tried; `reason`: why most plans that keep them are illegal, if some are.
+    An empty set means that the space has no legal plan, or, if not `is_proved`, that the search ended before it found
+    the conflict.
+
+    - `is_smallest`: every smaller set can be met, by trial; `reason`: why most plans that meet the pins are illegal, if
+      some are.
     """
 
     requirements: tuple[Requirement, ...]
@@ -43,16 +45,14 @@ class Clash:
     reason: str = ""
 
     def __str__(self) -> str:
-        return clash_text(self)
+        return requirement_conflict_text(self)
 
 
-UNKNOWN = Clash((), (), is_proved=False)
+UNKNOWN = RequirementConflict((), (), is_proved=False)
 
 
 @dataclass(frozen=True)
 class _Tries:
-    """The searches that a clash needs, all together within their seconds."""
-
     space: SearchSpace
     evaluator: Evaluator
     end: float
@@ -76,34 +76,34 @@ class _Tries:
         )
 
 
-def find_clash(
+def find_requirement_conflict(
     space: SearchSpace,
     requirements: Sequence[Requirement],
     *,
     within: float = 20.0,
     evaluator: Evaluator | None = None,
-    on_clash: Callable[[Clash], None] = lambda _: None,
+    on_clash: Callable[[RequirementConflict], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
     is_complete: bool = False,
-) -> Clash:
-    """The smallest set of requirements that clash: the first, by size, that a search proves to have no plan, all searches together taking
-    `within` seconds, those for relaxations with them.
+) -> RequirementConflict:
+    """Find a smallest set of conflicting requirements, by a search for each subset in order of size.
 
-    `on_clash` hears of it before its relaxations are looked for, which takes a search each, and again whenever one is known or gives way by
-    less. Returns one that is not proved where time did not suffice, or where `is_cancelled` before one is known; after a search that
-    `is_complete`, and found nothing, at least all requirements together.
+    All searches together, including those for relaxations, take at most `within` seconds. `on_clash` receives the
+    conflict before its relaxations are searched, and again for each new or smaller relaxation. If time runs out or
+    `is_cancelled` first, the result is unproved; if an earlier search `is_complete` and found nothing, it is all
+    requirements together.
     """
-    unknown = Clash(tuple(requirements), (), is_smallest=False) if is_complete else UNKNOWN
+    unknown = RequirementConflict(tuple(requirements), (), is_smallest=False) if is_complete else UNKNOWN
     tries = _Tries(space, evaluator or Evaluator(space), time.perf_counter() + within, is_cancelled)
     for size in range(len(requirements) + 1):
-        for some in combinations(requirements, size):
+        for subset in combinations(requirements, size):
             if not tries.left:
                 return unknown
-            state = _find_any(tries, some)
+            state = _find_any(tries, subset)
             if state.best is None and state.is_complete:
-                clash = Clash(some, (), reason=_why_refused(tries, some, state))
+                clash = RequirementConflict(subset, (), reason=_why_refused(tries, subset, state))
                 on_clash(clash)
-                for relaxations in _relax(tries, requirements, some):
+                for relaxations in _relax(tries, requirements, subset):
                     clash = replace(clash, relaxations=relaxations)
                     on_clash(clash)
                 return clash
@@ -111,7 +111,6 @@ def find_clash(
 
 
 def _find_any(tries: _Tries, requirements: Sequence[Requirement]) -> SearchState:
-    """The search up to its first plan."""
     for state in tries.search(requirements, _objective_of(requirements), until="complete"):
         if state.best is not None:
             break
@@ -119,34 +118,33 @@ def _find_any(tries: _Tries, requirements: Sequence[Requirement]) -> SearchState
 
 
 def _why_refused(tries: _Tries, requirements: Sequence[Requirement], state: SearchState) -> str:
-    """Why most plans were refused; empty where other plans than those that keep the pins may have been."""
+    """The reason why most plans were refused; empty if plans outside the pins may be among them."""
     decided = {*tries.space.axes, *CORE_DECISIONS}
-    is_of_these = all(not isinstance(each, Pin) or each.decision in decided for each in requirements)
-    return state.refused[0][0] if state.refused and is_of_these else ""
+    is_decided = all(not isinstance(requirement, Pin) or requirement.decision in decided for requirement in requirements)
+    return state.refused[0][0] if state.refused and is_decided else ""
 
 
 def _objective_of(requirements: Sequence[Requirement]) -> str:
-    """What to make least so that a plan is found soon: a limited figure, memory before others."""
-    limited = [each.figure for each in requirements if isinstance(each, AtMost)]
+    """The objective that finds a plan soonest: a limited figure, preferably memory."""
+    limited = [limit.figure for limit in requirements if isinstance(limit, AtMost)]
     return "memory" if "memory" in limited else limited[0] if limited else "seconds"
 
 
 def _relax(tries: _Tries, requirements: Sequence[Requirement], clash: Sequence[Requirement]) -> Iterator[tuple[Relaxation, ...]]:
-    """What is known of how far each requirement of the clash has to give way while all others stay, whenever more is known. Each has its
-    share of the time that is left."""
-    known: dict[Requirement, Relaxation] = {}
+    """Relaxations after each improvement, all other requirements kept, with an equal share of the time."""
+    relaxations: dict[Requirement, Relaxation] = {}
     for place, requirement in enumerate(clash):
         others = [other for other in requirements if other != requirement]
         for state in _improve(tries, others, requirement, 1 / (len(clash) - place)):
             assert state.best is not None, "those without are left out"
             weakened = _weaken(requirement, *state.best)
-            if weakened.allows(state.best[0]) and weakened.allows_figures(state.best[1]):
-                known[requirement] = Relaxation(weakened, requirement, *state.best, is_least=state.is_proved)
-                yield tuple(known.values())
+            if allows_candidate([weakened], state.best[0]) and allows_figures([weakened], state.best[1]):
+                relaxations[requirement] = Relaxation(weakened, requirement, *state.best, is_least=state.is_proved)
+                yield tuple(relaxations.values())
 
 
 def _improve(tries: _Tries, others: Sequence[Requirement], given_up: Requirement, share: float) -> Iterator[SearchState]:
-    """The state with the first plan that keeps the others, and then the one with the plan that needs least of what is given up."""
+    """The state with the first plan that meets the others, then with the plan that needs the least relaxation."""
     objective = given_up.figure if isinstance(given_up, AtMost) else "seconds"
     first = last = None
     for state in tries.search(others, objective, share):
@@ -164,31 +162,28 @@ def _weaken(requirement: Requirement, candidate: PlanCandidate, figures: Figures
     return Pin(requirement.decision, (*requirement.values, requirement.value_of(candidate)))
 
 
-def clash_sentence(clash: Clash) -> str:
-    """Which requirements clash, and why if that is known."""
+def conflict_sentence(clash: RequirementConflict) -> str:
     if not clash.requirements:
         if not clash.is_proved:
-            return "It is not known which requirements clash: the search ended before."
+            return "The conflicting requirements are unknown: the search ended first."
         return f"The space has no legal plan{f': {clash.reason}' if clash.reason else '.'}"
     together = " together" if len(clash.requirements) > 1 else ""
-    sentence = f"No plan meets {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
+    sentence = f"No plan meets {' and '.join(f'`{requirement}`' for requirement in clash.requirements)}{together}."
     if not clash.is_smallest:
-        return f"{sentence} Fewer of them may clash, too: there was no time to try."
-    return f"{sentence} {clash.reason}" if clash.reason and all(isinstance(each, Pin) for each in clash.requirements) else sentence
+        return f"{sentence} A smaller subset may also conflict: there was no time to check."
+    return f"{sentence} {clash.reason}" if clash.reason and all(isinstance(pin, Pin) for pin in clash.requirements) else sentence
 
 
-def relaxation_text(each: Relaxation) -> str:
-    """What would help, and whether it is proved that no less would."""
-    if isinstance(each.weakened, AtMost):
-        return "the least possible, proved" if each.is_least else "the smallest found so far"
-    return "the fastest such plan, proved" if each.is_least else "the fastest such plan found so far"
+def relaxation_text(relaxation: Relaxation) -> str:
+    if isinstance(relaxation.weakened, AtMost):
+        return "the least possible, proved" if relaxation.is_least else "the smallest found so far"
+    return "the fastest such plan, proved" if relaxation.is_least else "the fastest such plan found so far"
 
 
-def clash_text(clash: Clash) -> str:
-    """What clashes, and what would help."""
-    lines = [clash_sentence(clash)]
+def requirement_conflict_text(clash: RequirementConflict) -> str:
+    lines = [conflict_sentence(clash)]
     lines += [
-        f"With `{each.weakened}` ({relaxation_text(each)}) there is {each.candidate}: {figures_text(each.figures)}."
-        for each in clash.relaxations
+        f"With `{relaxation.weakened}` ({relaxation_text(relaxation)}) there is {relaxation.candidate}: {figures_text(relaxation.figures)}."
+        for relaxation in clash.relaxations
     ]
     return "\n".join(wrap_text(line) for line in lines)

@@ -1,4 +1,4 @@
-"""The search: a front that fills, from the present plan and a few that are likely to fit on; a gap that falls until it says proved."""
+"""The search loop: states with a growing front and a closing gap, from the present plan to the proof."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
 from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
-"""When a search is over: once the whole front is known, or once the best plan is proved."""
+"""Ends of a search: the front is complete, or the best plan is proved."""
 STARTS = 3
-"""The best first plans that are descended from."""
+"""Number of best first plans from which descents start."""
 
 
 def run_search(
@@ -40,19 +40,21 @@ def run_search(
 ) -> Iterator[SearchState]:
     """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every answer.
 
-    It ends when the whole front is proved, or with `until="proved"` the best plan, after `within` seconds, after so many evaluations, or
-    when it is cancelled; the last state has what was found until then, and its `ending`. Which nodes are opened does not depend on how many
-    workers there are (`best_first`). `evaluator` remembers an earlier search of the same space; the `present` plan is planned
-    first. All plans are put into `found`.
+    Ends when the whole front is proved (with `until="proved"`: the best plan), after `within` seconds, after
+    `most_evaluations`, or when cancelled; the last state has the result and its `ending`. The order of nodes does not
+    depend on the number of workers (`best_first`). `evaluator` keeps the results of an earlier search of the same
+    space; the `present` plan is planned first. All plans are added to `found`.
+
+    Raises `SearchError` for an unknown `objective` or `until`.
     """
     if objective not in FIGURES:
         raise SearchError(*unknown_name("objective", objective, FIGURES))
     if until not in UNTIL:
         raise SearchError(*unknown_name("end of a search", until, UNTIL))
     begin = clock()
-    here = evaluator or Evaluator(space)
-    who = answerer or InProcess(here)
-    search = BestFirst(space, requirements, objective, here, found={} if found is None else found)
+    planner = evaluator or Evaluator(space)
+    workers = answerer or InProcess(planner)
+    search = BestFirst(space, requirements, objective, planner, found={} if found is None else found)
 
     def ending(state: SearchState) -> str:
         if is_cancelled():
@@ -61,29 +63,29 @@ def run_search(
             return OUT_OF_TIME
         return EVALUATED if most_evaluations is not None and state.evaluated >= most_evaluations else ""
 
-    here.is_cancelled = lambda: is_cancelled() or clock() - begin >= within
+    planner.is_cancelled = lambda: is_cancelled() or clock() - begin >= within
     first = list_first_candidates(space, requirements, present)
     try:
-        for state in _list_states(search, who, first, lambda: clock() - begin, until):
+        for state in _list_states(search, workers, first, lambda: clock() - begin, until):
             yield state
             if end := ending(state):
                 yield replace(state, ending=end)
                 return
     finally:
-        here.is_cancelled = never
+        planner.is_cancelled = never
 
 
 def _list_states(
     search: BestFirst, who: Answerer, first: Sequence[PlanCandidate], elapsed: Callable[[], float], until: str
 ) -> Iterator[SearchState]:
-    """A state after every answer; good plans come first: the first candidates, the recipes, a descent from the best of these."""
-    for each in filter(search.may_fit, first):
-        search.take_now(each, who)
+    """States after every answer: of first candidates, recipes, a descent, then the proof."""
+    for candidate in filter(search.may_fit, first):
+        search.evaluate_now(candidate, who)
         yield search.state(elapsed())
         if search.front.entries:
             break
-    for each in filter(search.may_win, list_recipes(search.space, search.requirements)):
-        search.take_now(each, who)
+    for candidate in filter(search.may_win, list_recipes(search.space, search.requirements)):
+        search.evaluate_now(candidate, who)
         yield search.state(elapsed())
     search.descent.start_from_best(1)
     yield from _descend(search, who, elapsed)
@@ -93,7 +95,7 @@ def _list_states(
     state = search.state(elapsed())
     while state.open and not (until == "proved" and state.is_proved):
         yield state
-        search.ask_ahead(who)
+        search.submit_questions(who)
         if search.asked:
             search.take_next()
         state = search.state(elapsed())
@@ -101,19 +103,19 @@ def _list_states(
 
 
 def _descend(search: BestFirst, who: Answerer, elapsed: Callable[[], float]) -> Iterator[SearchState]:
-    """The descent from the best first plan, before anything is bounded; those from others go on beside the bounds."""
-    search.ask_ahead(who)
+    """The descent from the best first plan, before any bounds; later descents alternate with bounds."""
+    search.submit_questions(who)
     while search.asked:
         search.take_next()
         yield search.state(elapsed())
-        search.ask_ahead(who)
+        search.submit_questions(who)
 
 
-# The first candidates: the present plan, then plans that are likely to fit, so that one stands in the picture at once.
+# The first candidates: the present plan, then plans that are likely to fit, so that the page shows one at once.
 
 MOST_FIRST = 8
 _USUAL = 8
-"""Devices that a layer is split over in most published runs: those of a node."""
+"""Devices per sharded layer in most published runs: the size of a node."""
 _LEAN = ("full", "full_3/4", "first_half", "full_1/2", ACTIVATIONS_ON_HOST, "selective", "first_quarter", "full_1/4", "as traced", "none")
 _LEAN_FIRST = {name: number for number, name in enumerate(_LEAN)}
 
@@ -121,26 +123,25 @@ _LEAN_FIRST = {name: number for number, name in enumerate(_LEAN)}
 def list_first_candidates(
     space: SearchSpace, requirements: Sequence[Requirement], present: PlanCandidate | None = None
 ) -> tuple[PlanCandidate, ...]:
-    """The `present` plan if the pins allow it, then a few candidates that hold little memory: one program before pipelines, as much shared
-    and recomputed as the space allows."""
+    """The `present` plan if pins allow it, then candidates with little memory, those without a pipeline first."""
     first = (present,) if present is not None and allows_candidate(requirements, present) else ()
-    return (*first, *(each for each in islice(_iterate_first(space, requirements), MOST_FIRST) if each != present))
+    return (*first, *(candidate for candidate in islice(_iterate_first(space, requirements), MOST_FIRST) if candidate != present))
 
 
 def list_recipes(space: SearchSpace, requirements: Sequence[Requirement]) -> tuple[PlanCandidate, ...]:
-    """A candidate of each recipe that holds little memory, on the mesh that is most usual for it."""
-    found: dict[str, PlanCandidate] = {}
-    recipes = {each.name for each in space.layouts if each.is_recipe}
-    for core in sorted((each for each in space.cores() if each.layout in recipes), key=_first_order):
-        if core.layout not in found and (first := _leanest(space, requirements, core)) is not None:
-            found[core.layout] = first
-    return tuple(found.values())
+    """List a candidate with little memory for each recipe, on the most common mesh for it."""
+    candidates: dict[str, PlanCandidate] = {}
+    recipes = {layout.name for layout in space.layouts if layout.is_recipe}
+    for core in sorted((core for core in space.cores() if core.layout in recipes), key=_first_order):
+        if core.layout not in candidates and (first := _leanest(space, requirements, core)) is not None:
+            candidates[core.layout] = first
+    return tuple(candidates.values())
 
 
 def _iterate_first(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
     seen: set[tuple[object, ...]] = set()
     for core in sorted(space.cores(), key=_first_order):
-        if core.mesh in seen:  # one of each mesh
+        if core.mesh in seen:  # one candidate per mesh
             continue
         first = _leanest(space, requirements, core)
         if first is not None:
@@ -149,15 +150,15 @@ def _iterate_first(space: SearchSpace, requirements: Sequence[Requirement]) -> I
 
 
 def _leanest(space: SearchSpace, requirements: Sequence[Requirement], core: PlanCandidate) -> PlanCandidate | None:
-    """The candidate of a core that shares most and keeps the pins."""
+    """The candidate of a core with the most sharding that meets the pins."""
     candidates = (
-        replace(each, zero=zero, boundaries=boundaries)
+        replace(candidate, zero=zero, boundaries=boundaries)
         for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
-        for each in space.schedules_of(core, count)[-1:]
+        for candidate in space.schedules_of(core, count)[-1:]
         for zero in reversed(space.zeros_of(core))
-        for boundaries in space.boundaries_of(each)
+        for boundaries in space.boundaries_of(candidate)
     )
-    return next((each for each in candidates if allows_candidate(requirements, each)), None)
+    return next((candidate for candidate in candidates if allows_candidate(requirements, candidate)), None)
 
 
 def _first_order(core: PlanCandidate) -> tuple[float, ...]:

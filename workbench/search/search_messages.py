@@ -1,17 +1,16 @@
-"""What a process that searches is asked, and what it answers: frozen values, each with the `number` of its question.
+"""Messages between a search process and its owner: frozen values, each with the `number` of its request.
 
-A process has one space for its whole life, and remembers all that it planned. Questions about plans are answered between the rounds of a
-search; another search ends the one under way.
+A process has one space for its whole life and keeps every figure it planned. It answers questions about plans between
+the rounds of a search; a new search ends the current one.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import Clash
+from workbench.search.requirement_conflicts import RequirementConflict
 from workbench.search.requirements import Requirement
 from workbench.search.search_figures import Figures
 from workbench.search.search_state import SearchState
@@ -21,8 +20,10 @@ FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Search the space for plans that keep the requirements, for `within` seconds at most, the `present` plan first; `until` as of
-    `run_search`. `begin`: when the seconds began by `time.time`, which count the start of the process; with the search if left out."""
+    """Search for plans that meet the requirements, planning `present` first; `until` as for `run_search`.
+
+    `within` is in seconds. `begin` is the `time.time` from which they count, so that they include starting the process.
+    """
 
     number: int
     requirements: tuple[Requirement, ...]
@@ -30,16 +31,11 @@ class SearchRequest:
     within: float = 30.0
     present: PlanCandidate | None = None
     until: str = "complete"
-    begin: float | None = None
-
-    def seconds_left(self) -> float:
-        """Of the seconds of the search."""
-        return self.within if self.begin is None else max(0.0, self.begin + self.within - time.time())
 
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """The ledger from `start` to `end`, none where `start` is missing; and every decision of `end` changed alone."""
+    """Explain a plan: the ledger from `start` to `end`, if there is a start, and every decision of `end` changed alone."""
 
     number: int
     end: PlanCandidate
@@ -49,16 +45,16 @@ class ExplainRequest:
 
 @dataclass(frozen=True)
 class SearchUpdate:
-    """How far a search is, and the candidates that were planned since the last update.
+    """The state of a search, and the candidates planned since the last update.
 
-    `is_over` in the last one of a search, which has the `clash` if no plan keeps the requirements.
+    `is_over` marks the last update, which has the `clash` if no plan meets the requirements.
     """
 
     number: int
     state: SearchState
     found: FoundEntries = ()
     is_over: bool = False
-    clash: Clash | None = None
+    clash: RequirementConflict | None = None
 
 
 @dataclass(frozen=True)
@@ -73,21 +69,21 @@ class PlanExplanation:
 
 @dataclass(frozen=True)
 class AskSearch:
-    """The command to search."""
+    """Command: search."""
 
     request: SearchRequest
 
 
 @dataclass(frozen=True)
 class AskExplanation:
-    """The command to explain a plan."""
+    """Command: explain a plan."""
 
     request: ExplainRequest
 
 
 @dataclass(frozen=True)
 class SearchUpdated:
-    """News of a search."""
+    """Event: the state of a search changed."""
 
     update: SearchUpdate
 
@@ -101,7 +97,7 @@ class PlanExplained:
 
 @dataclass(frozen=True)
 class SearchRefused:
-    """A request that cannot be answered, and why."""
+    """Event: a request cannot be answered."""
 
     number: int
     message: str
@@ -110,7 +106,7 @@ class SearchRefused:
 
 @dataclass(frozen=True)
 class SearchClosed:
-    """The process has ended because nobody asked it anything for a while; it had answered so many requests."""
+    """Event: the process ended because it was idle, after answering this many requests."""
 
     requests: int
 
@@ -118,13 +114,3 @@ class SearchClosed:
 SearchCommand = AskSearch | AskExplanation
 SearchEvent = SearchUpdated | PlanExplained | SearchRefused | SearchClosed | Failed | Cancelled
 SearchListener = Callable[[SearchEvent], None]
-
-SEARCH_COMMANDS = {"search": AskSearch, "explain": AskExplanation}
-"""Each command, by its kind on the wire between processes."""
-SEARCH_EVENTS = {
-    "search updated": SearchUpdated,
-    "plan explained": PlanExplained,
-    "search refused": SearchRefused,
-    "search closed": SearchClosed,
-}
-"""Each event that only a search has, by its kind on the wire between processes."""

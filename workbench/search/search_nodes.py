@@ -1,4 +1,4 @@
-"""What waits in a search: groups and candidates with their bounds."""
+"""Nodes of a search: groups and candidates with their bounds."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,14 @@ from workbench.search.worker_questions import Question
 
 @dataclass(frozen=True, slots=True)
 class SearchNode:
-    """What waits, with its bounds. By the `kind` of the question that opens it:
+    """An open node with its bounds. `kind` names the question that opens it:
 
-    - `work`: `members` are cores, each with its micro-batches, whose devices do the same work for one (`Evaluator.work_key`);
+    - `work`: `members` are cores with micro-batches whose devices do the same work for one (`Evaluator.work_key`);
     - `candidates`: a core with its micro-batches;
     - `sharing`: `members` are its candidates whose replicas share parameters;
-    - `partition`: `members` are its candidates with one stage of ZeRO, those of `UNSHARED` being one, that differ in the schedule;
-    - `figures`: a candidate; `is_guess` where it is tried ahead of the node that it waits in, which has its bounds.
+    - `partition`: `members` are its candidates with one ZeRO stage (those in `UNSHARED` count as one) that differ in
+      the schedule;
+    - `figures`: a candidate; `is_guess` if it is tried before the node that contains it, which has its bounds.
     """
 
     candidate: PlanCandidate
@@ -35,12 +36,12 @@ class SearchNode:
 
 
 def guess(candidate: PlanCandidate) -> SearchNode:
-    """A candidate that is tried before anything is known of it."""
+    """A candidate to plan without known bounds."""
     return SearchNode(candidate, Figures(0.0, 0.0), "figures", is_guess=True)
 
 
 def count_unusual(candidate: PlanCandidate) -> int:
-    """How many of a candidate's decisions only a wide search has."""
+    """The number of decisions of a candidate that only a wide search considers."""
     axes = [axis for axis, size in candidate.mesh if size > 1 and axis not in AXES]
     unusual = (
         axes,
@@ -54,10 +55,12 @@ def count_unusual(candidate: PlanCandidate) -> int:
 
 
 def alternate(groups: Iterable[Sequence[SearchNode]]) -> list[Sequence[SearchNode]]:
-    """The groups, usual ones first; of those one of each traced network in turn, so that whoever holds a network has something to do."""
+    """Order groups for the queue: usual ones first, and traced networks in turn so that every worker has questions
+    about its own.
+    """
     by_network: dict[Hashable, list[Sequence[SearchNode]]] = {}
     for members in groups:
         by_network.setdefault(Question("work", members[0].candidate).trace_key, []).append(members)
     turns = zip_longest(*(by_network[key] for key in sorted(by_network, key=str)))
-    found = [each for turn in turns for each in turn if each is not None]
-    return sorted(found, key=lambda each: count_unusual(each[0].candidate))
+    ordered = [entry for turn in turns for entry in turn if entry is not None]
+    return sorted(ordered, key=lambda group: count_unusual(group[0].candidate))

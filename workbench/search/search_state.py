@@ -1,4 +1,4 @@
-"""How far a search is: a value that every view of it shows."""
+"""The state of a search, as every view shows it."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -8,20 +8,22 @@ from workbench.search.search_figures import Figures, ParetoFront, figures_text
 from workbench.units import format_seconds
 
 FINISHED, OUT_OF_TIME, CANCELLED, EVALUATED = "finished", "out of time", "cancelled", "evaluations"
-"""How a search ends: with what was asked for, after its seconds, on request, after so many evaluations."""
+"""Endings of a search: complete, time limit reached, cancelled, evaluation limit reached."""
 
 
 @dataclass(frozen=True)
 class SearchState:
-    """How far a search is.
+    """The state of a search.
 
-    - `objective`: the figure that is to be least;
-    - `front`: the plans that nothing found beats; `best` the one with the least objective, `None` as long as none keeps the requirements;
-    - `least`: no plan of the space that keeps the requirements has a lesser objective; 0 as long as nothing is known of the others;
-    - `evaluated` candidates were planned, `bounded` are excluded by bounds, `refused` are illegal, by reason; `open` nodes wait;
-    - `unanswered`: why a question found no answer, its worker having died, where a better plan may lie behind it; nothing is proved then;
-    - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at;
-    - `ending`: how the search ended, of `FINISHED` and its like; empty while it goes on.
+    - `objective`: the figure to minimize;
+    - `front`: plans that no found plan dominates; `best` is the one with the least objective, `None` until a plan meets
+      the requirements;
+    - `least`: proven lower bound on the objective of every plan that meets the requirements; 0 if none is known;
+    - `evaluated`: candidates that were planned; `bounded`: candidates excluded by bounds; `refused`: illegal candidates
+      by reason; `open`: open nodes;
+    - `unanswered`: messages of workers that died; better plans may exist behind these questions, so nothing is proved;
+    - `is_proved`: no plan beats the best; `is_complete`: no node is left;
+    - `ending`: one of `FINISHED`, `OUT_OF_TIME`, `CANCELLED` and `EVALUATED`; empty while the search runs.
     """
 
     elapsed: float
@@ -43,7 +45,7 @@ class SearchState:
 
     @property
     def gap(self) -> float:
-        """By how much of its objective the best could be beaten at most; 1 as long as there is none."""
+        """The largest share of its objective by which the best plan can be beaten; 1 without a plan."""
         if self.best is None:
             return 1.0
         value = objective_key(self.objective, self.best[1])[0]
@@ -51,18 +53,18 @@ class SearchState:
 
     @property
     def status(self) -> str:
-        """`proved`, or the gap, or that nothing fits."""
+        """`proved`, or the gap, or that no plan meets the requirements."""
         if self.best is None:
             return "no plan meets the requirements" if self.is_complete else _UNFINISHED.get(self.ending, "no plan yet")
         if self.is_complete:
             return "proved, and the front is complete"
         if self.is_proved:
             return "proved"
-        return self.gap_text if self.gap else "proved, but for what is as good in it and better in the rest"
+        return self.gap_text if self.gap else "proved, except for plans that tie in it and are better in other figures"
 
     @property
     def gap_text(self) -> str:
-        """The most by which the best is worse than the lower bound, rounded up: what it says is true of any plan not looked at."""
+        """The gap in words, rounded up so that it holds for every plan not examined."""
         value = objective_key(self.objective, self.best[1])[0] if self.best else 0.0
         if not self.least:
             return "no lower bound is known yet"
@@ -72,24 +74,24 @@ class SearchState:
         return f"at most {ceil(1000 * (ratio - 1)) / 10:.1f}% {_MORE[self.objective]} than the proven lower bound"
 
 
-_TWICE = 2.0  # from so many times the lower bound on, a gap is written in times
+_TWICE = 2.0  # larger gaps are written as a factor, not as a percentage
 _MORE = {"seconds": "slower", "memory": "more memory", "devices": "more devices", "dollars": "more expensive"}
 _UNFINISHED = {
-    OUT_OF_TIME: "no plan found in the time of the search",
+    OUT_OF_TIME: "no plan found within the time limit",
     CANCELLED: "no plan found before the search was cancelled",
-    EVALUATED: "no plan found in so many evaluations",
+    EVALUATED: "no plan found within the evaluation limit",
 }
 
 
 def nothing_found_text(state: SearchState, combinations: int) -> str:
-    """That a search ended before its first plan; nothing is said of what there is."""
+    """The message of a search that ended before its first plan. It claims nothing about plans not examined."""
     known = f"{state.evaluated:,} of {combinations:,} combinations planned, {state.bounded:,} compared by bounds"
     how = "The search was cancelled" if state.ending == CANCELLED else "The search did not finish"
     return f"No plan was found in {state.elapsed:.1f} s: {known}. {how}."
 
 
 def ending_text(state: SearchState, combinations: int) -> str:
-    """How the search ended, and what it examined; empty while it goes on."""
+    """How the search ended and what it examined; empty while it runs."""
     examined = f"{state.evaluated:,} of {combinations:,} combinations planned, {state.bounded:,} known by their bounds"
     match state.ending:
         case "finished" if state.is_complete:
@@ -102,14 +104,15 @@ def ending_text(state: SearchState, combinations: int) -> str:
 
 
 def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:
-    """What is compared first, and what decides between equals: seconds and bytes. An unknown figure is worse than any."""
+    """The sort key of figures: the objective (infinite if unknown), then seconds and bytes."""
     value = getattr(figures, objective)
     return (float("inf") if value is None else float(value), figures.seconds, figures.memory)
 
 
 def progress_text(state: SearchState) -> str:
-    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · at most 4.0% slower than the proven lower bound`; with devices where they
-    count."""
+    """One line of progress: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · at most 4.0% slower than the proven lower
+    bound`. Devices are shown if they are the objective.
+    """
     devices = f"{state.best[1].devices:,} devices, " if state.best and state.objective == "devices" else ""
     best = f"{devices}{figures_text(state.best[1])} · {len(state.front)} on the front · " if state.best else ""
     return f"{format_seconds(state.elapsed)} · {best}{state.status}"

@@ -1,8 +1,9 @@
-"""Plans of a search by the best tier known: which of them the compilers are asked about, and their figures once they have answered.
+"""Ranking of plans by their best known tier: the plans to verify, and their figures afterwards.
 
-Planned times order plans of one kind well, and compilers order them better: of a GPT on eight TPU v5e the planner's fastest, data parallel
-with ZeRO 1, takes 630 µs as compiled, and plain data parallel 567. So the compilers are asked about the fastest plans and those near them,
-and about the best of every layout with every stage of ZeRO, which a person would compare with.
+Planned times order plans of one kind well, and compilers order them better: for a GPT on eight TPU v5e the planner's
+fastest plan, data parallel with ZeRO 1, takes 630 µs as compiled, and plain data parallel 567 µs. So the compilers
+verify the fastest plans and those close to them, and the best plan for each layout and ZeRO stage, which a person would
+compare with.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +20,9 @@ from workbench.search.search_state import SearchState, objective_key
 from workbench.units import format_count, format_dollars, format_share
 
 FASTEST = 10
-"""Plans that are always asked about."""
+"""Number of plans that are always verified."""
 _NEAR = 0.02
-"""And those that are worse by so little than the last of these."""
+"""Relative distance from the last of these within which further plans are verified."""
 _MOST_NEAR = 20
 _TIERS: tuple[TierName, ...] = ("compiled", "partitioned")
 
@@ -30,15 +31,14 @@ Entries = tuple[tuple[PlanCandidate, Figures], ...]
 
 @dataclass(frozen=True, slots=True)
 class KnownFigures:
-    """The figures of a plan, each from the best tier that has it; `tier` is that of its step time, or of its memory where no hardware
-    says what a step takes."""
+    """Best known figures; `tier` is that of the step time, or of the memory without hardware."""
 
     figures: Figures
     tier: TierName = "planned"
 
 
 def best_known(planned: Figures, verified: VerifiedPlan | None) -> KnownFigures:
-    """What the compilers said in place of what was planned, as far as they said it."""
+    """Replace planned figures by verified ones where they exist."""
     if verified is None:
         return KnownFigures(planned)
     seconds = next((tier for tier in _TIERS if verified.tier(tier).seconds is not None), None)
@@ -57,51 +57,54 @@ def list_contenders(
     present: PlanCandidate | None = None,
     most: int | None = None,
 ) -> Entries:
-    """The plans to ask the compilers about, best first: the first `most`; where that is `None`, `FASTEST` and what is near them, the
-    present plan, and the best of each layout and stage of ZeRO."""
-    kept = [entry for entry in found.items() if allows_candidate(requirements, entry[0]) and allows_figures(requirements, entry[1])]
-    kept.sort(key=lambda entry: objective_key(objective, entry[1]))
+    """The plans to verify, best first: the first `most`, or `FASTEST` and plans near them, the present plan, and the
+    best plan per layout and ZeRO stage.
+    """
+    allowed = [entry for entry in found.items() if allows_candidate(requirements, entry[0]) and allows_figures(requirements, entry[1])]
+    allowed.sort(key=lambda entry: objective_key(objective, entry[1]))
     if most is not None:
-        return tuple(kept[:most])
-    chosen = dict(kept[:FASTEST])
-    limit = objective_key(objective, kept[:FASTEST][-1][1])[0] * (1 + _NEAR) if kept else 0.0
-    chosen |= {each: figures for each, figures in kept[FASTEST:_MOST_NEAR] if objective_key(objective, figures)[0] <= limit}
-    chosen |= {each: found[each] for each in (present,) if each is not None and each in found}
+        return tuple(allowed[:most])
+    chosen = dict(allowed[:FASTEST])
+    limit = objective_key(objective, allowed[:FASTEST][-1][1])[0] * (1 + _NEAR) if allowed else 0.0
+    chosen |= {plan: figures for plan, figures in allowed[FASTEST:_MOST_NEAR] if objective_key(objective, figures)[0] <= limit}
+    chosen |= {plan: found[plan] for plan in (present,) if plan is not None and plan in found}
     kinds: set[tuple[str, str]] = set()
-    for each, figures in kept:
-        if (each.layout, each.zero) not in kinds:
-            kinds.add((each.layout, each.zero))
-            chosen.setdefault(each, figures)
+    for candidate, figures in allowed:
+        if (candidate.layout, candidate.zero) not in kinds:
+            kinds.add((candidate.layout, candidate.zero))
+            chosen.setdefault(candidate, figures)
     return tuple(chosen.items())
 
 
 def rank_front(
     state: SearchState, requirements: Sequence[Requirement], verified: Mapping[PlanCandidate, tuple[Figures, VerifiedPlan]]
 ) -> ParetoFront[PlanCandidate]:
-    """The front by the best tier known. What does not keep a limit as compiled is left out, and so is a plan that nobody was asked about
-    and that only a planned figure puts before the best of those that somebody was: the compilers may say otherwise."""
+    """Rank the front by best known tiers, without plans that violate a limit as compiled, and without unverified plans
+    whose planned figures beat the best verified plan.
+    """
     front: ParetoFront[PlanCandidate] = ParetoFront()
-    for each, (planned, answers) in verified.items():
+    for candidate, (planned, answers) in verified.items():
         known = best_known(planned, answers).figures
-        if allows_candidate(requirements, each) and allows_figures(requirements, known):
-            front = front.with_item(each, known)
+        if allows_candidate(requirements, candidate) and allows_figures(requirements, known):
+            front = front.with_item(candidate, known)
     best = min((objective_key(state.objective, figures) for _, figures in front), default=())
-    for each, planned in state.front:
-        if each not in verified and objective_key(state.objective, planned) >= best:
-            front = front.with_item(each, planned)
+    for candidate, planned in state.front:
+        if candidate not in verified and objective_key(state.objective, planned) >= best:
+            front = front.with_item(candidate, planned)
     return front if front.entries else state.front
 
 
-# The plans as rows, the same in every view: figures by the best tier known, and what differs from the present plan.
+# Plan rows, the same in every view: figures by the best known tier, and differences from the present plan.
 
 PRESENT = "present plan"
-"""What the row of the plan that a search starts from is called; it is also its key where the view has no other."""
+"""Label of the row of the plan that a search starts from, and its key if the view has no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A row: `key` is the view's name for the plan, `text` its decisions, `changes` those that differ from the present plan's; `tokens` of
-    a step, 0 where its seconds are nominal or it reads none."""
+    """A row: `key` in its view, `text` of its decisions, `changes` from the present plan; `tokens` per step is 0 if the
+    seconds are nominal or the step reads none.
+    """
 
     key: str
     known: KnownFigures
@@ -113,7 +116,6 @@ class PlanRow:
     is_best: bool = False
 
     def numbered(self, key: str, *, is_best: bool) -> "PlanRow":
-        """The row by another name; whether it is the best."""
         return replace(self, key=key, is_best=is_best)
 
     @property
@@ -123,7 +125,6 @@ class PlanRow:
 
 
 def tokens_of(program: Program, *, has_times: bool) -> int:
-    """Tokens of a step; 0 where seconds are nominal."""
     return count_tokens(program) if has_times else 0
 
 
@@ -135,7 +136,7 @@ def rank_plan(
     tokens: int = 0,
     outside: str = "outside the search space",
 ) -> PlanRow:
-    """The row of a candidate; without one, of a present plan that lies `outside` the space, in these words."""
+    """Make the row of a candidate; without one, of a present plan with the text `outside`."""
     is_present = candidate is None or candidate == present
     changes = PRESENT if is_present else changes_text(candidate, present) if candidate and present else ""
     return PlanRow(key, known, str(candidate or outside), changes, tokens, candidate, is_present)
@@ -154,16 +155,16 @@ def changes_text(candidate: PlanCandidate, present: PlanCandidate) -> str:
 
 
 def present_row(rows: Iterable[PlanRow]) -> PlanRow | None:
-    """The row of the present plan, if there is one."""
     return next((row for row in rows if row.is_present), None)
 
 
 def with_utilisation(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
-    """The rows with the model FLOPs utilisation of pipelines, too: what a program of one precision needs at the peak of all devices does
-    not depend on its plan. A present plan outside the space may be for another chip: it neither gives the figure nor takes it."""
+    """Fill in the MFU of pipelines: FLOPs at peak are equal for all plans of a program in one precision. Present plans
+    outside the space are skipped, as they may be for another chip.
+    """
     rows = tuple(rows)
-    found = ((row.candidate, row.known.figures.mfu, _device_seconds(row)) for row in rows)
-    needed = {candidate.precision: mfu * seconds for candidate, mfu, seconds in found if candidate and mfu}
+    utilisations = ((row.candidate, row.known.figures.mfu, _device_seconds(row)) for row in rows)
+    needed = {candidate.precision: mfu * seconds for candidate, mfu, seconds in utilisations if candidate and mfu}
     return tuple(_with_mfu(row, needed) for row in rows)
 
 
@@ -179,13 +180,13 @@ def _device_seconds(row: PlanRow) -> float:
 
 
 def plans_table(rows: Iterable[PlanRow], heading: str = "") -> Table:
-    """The rows as a table; a column stands where a row has something for it, and devices where they differ."""
+    """Make a table of the rows; empty columns are left out, and devices if they are all equal."""
     rows = tuple(rows)
     cells = [_cells(row) for row in rows]
     several = len({row.known.figures.devices for row in rows}) > 1
-    shown = [name for name in _COLUMNS if name not in _OPTIONAL or any(each[name].value for each in cells)]
+    shown = [name for name in _COLUMNS if name not in _OPTIONAL or any(row[name].value for row in cells)]
     shown = [name for name in shown if name != _DEVICES or several]
-    return Table(shown, [Row([each[name] for name in shown], row.key) for each, row in zip(cells, rows, strict=True)], heading=heading)
+    return Table(shown, [Row([cell[name] for name in shown], row.key) for cell, row in zip(cells, rows, strict=True)], heading=heading)
 
 
 _DEVICES, _PLAN = "devices>", "plan~"
@@ -194,16 +195,16 @@ _OPTIONAL = ("tokens/s>", "MFU>", "1,000 steps>", "changes~")
 
 
 def _cells(row: PlanRow) -> dict[str, PageCell]:
-    found, tone = row.known.figures, "strong" if row.is_best else ""
+    figures, tone = row.known.figures, "strong" if row.is_best else ""
     speed = row.tokens_per_second
     values = (
         PageCell("" if row.key == PRESENT else row.key),
-        figure(found.seconds, "seconds", tone),
+        figure(figures.seconds, "seconds", tone),
         PageCell(speed and format_count(speed)),
-        PageCell(found.mfu and format_share(found.mfu)),
-        figure(int(found.memory), "bytes", tone),
-        PageCell(f"{found.devices:,}"),
-        PageCell(None if found.dollars is None else format_dollars(found.dollars)),
+        PageCell(figures.mfu and format_share(figures.mfu)),
+        figure(int(figures.memory), "bytes", tone),
+        PageCell(f"{row.known.figures.devices:,}"),
+        PageCell(None if figures.dollars is None else format_dollars(figures.dollars)),
         PageCell(row.known.tier),
         PageCell(row.text),
         PageCell(row.changes, tone="strong" if row.is_present else ""),
@@ -212,7 +213,6 @@ def _cells(row: PlanRow) -> dict[str, PageCell]:
 
 
 def row_record(row: PlanRow) -> dict[str, object]:
-    """A row as plain values."""
-    found = row.known.figures
-    figures = {name: getattr(found, name) for name in ("seconds", "memory", "devices", "dollars", "mfu")}
+    known = row.known.figures
+    figures = {name: getattr(known, name) for name in ("seconds", "memory", "devices", "dollars", "mfu")}
     return {"plan": row.text, **figures, "tokens_per_second": row.tokens_per_second, "tier": row.known.tier, "changes": row.changes or None}

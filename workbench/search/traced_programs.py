@@ -1,4 +1,4 @@
-"""The program of a search, traced in every way that may be chosen: what is recomputed, in which types, what is in the host's memory."""
+"""The program of a search, traced with each choice of remat, precision and offload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,10 @@ REMATS: Mapping[str, Remat] = {
     "full": Remat("full"),
     **{f"full_{count}/{of}": Remat("full", layers=(count, of)) for count, of in ((3, 4), (1, 2), (1, 4))},
 }
-"""What each word keeps of a layer; `full_1/2` is `full` on 1 of every 2 layers. In a pipeline `full` is done by the schedule: a stage keeps
-its inputs; `offloaded` is for steps without one."""
+"""Remat by name; `full_1/2` applies `full` to 1 of every 2 layers.
+
+In a pipeline, `full` is done by the schedule (a stage keeps its inputs); `offloaded` needs a step without pipeline.
+"""
 USUAL_REMATS = ("none", "selective", "full")
 OF_SOME_LAYERS = tuple(name for name, remat in REMATS.items() if remat.layers != ALL_LAYERS)
 WIDE_REMATS = ("none", "selective", ACTIVATIONS_ON_HOST, "full", *OF_SOME_LAYERS)
@@ -32,7 +34,7 @@ OFFLOADS = (ON_DEVICE, OPTIMIZER_STATE)
 
 @dataclass(frozen=True, slots=True)
 class TracedAs:
-    """How a program is traced: `remat` of `REMATS`; `precision` and `offload` as `Precision` and `Offload` print."""
+    """How a program is traced: a name in `REMATS`, and the text of a `Precision` and an `Offload`."""
 
     remat: str = AS_TRACED
     precision: str = AS_TRACED
@@ -49,41 +51,48 @@ def trace_programs(
     offloads: Sequence[str] | None = (),
     usual: Sequence[str] = USUAL_REMATS,
 ) -> TracedPrograms:
-    """The program in all combinations of remats, precisions and offloads. `None` is all of `usual` remats, or of `OFFLOADS`, that the
-    program allows; no precision, or no offload, is the program's own. Remat is `AS_TRACED` where it cannot be traced again with any.
+    """Trace the program with all combinations of remat, precision and offload.
 
-    Raises `WorkbenchError` for what was named and does not fit the program.
+    `None` means all `usual` remats, or all `OFFLOADS`, that the program allows; an empty sequence means the program's
+    own. Remat is `AS_TRACED` if the program cannot be traced again. Raises `WorkbenchError` for a named choice that
+    does not fit the program.
     """
-    ways = _list_remats(program, remats, usual)
-    known = _list_offloads(program, next(iter(ways.values()))) if offloads is None else [Offload.parse(each) for each in offloads]
+    remat_choices = _list_remats(program, remats, usual)
+    offload_choices = (
+        _list_offloads(program, next(iter(remat_choices.values())))
+        if offloads is None
+        else [Offload.parse(offload_) for offload_ in offloads]
+    )
     types = list(dict.fromkeys(map(Precision.parse, precisions)))
     return tuple(
         (TracedAs(name, str(precision), str(offload)), program.variant(remat=remat, precision=precision, offload=offload))
-        for precision, offload, (name, remat) in product(types or [program.precision], known or [program.offload], ways.items())
+        for precision, offload, (name, remat) in product(
+            types or [program.precision], offload_choices or [program.offload], remat_choices.items()
+        )
     )
 
 
 def _list_remats(program: Program, remats: Sequence[str] | None, usual: Sequence[str]) -> dict[str, Remat]:
-    """The remats by name, as far as the program allows them; its own where it recomputes nothing as it is."""
-    found: dict[str, Remat] = {}
-    for name in usual if remats is None else [each for each in remats if each in REMATS]:
+    """Remats by name that the program allows; its own is `none` if it recomputes nothing."""
+    allowed: dict[str, Remat] = {}
+    for name in usual if remats is None else [remat for remat in remats if remat in REMATS]:
         if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
-            found[name] = program.remat
+            allowed[name] = program.remat
             continue
         try:
-            found[name] = program.variant(remat=REMATS[name]).remat
+            allowed[name] = program.variant(remat=REMATS[name]).remat
         except WorkbenchError:
             if remats is not None:
                 raise
-    return found or {AS_TRACED: program.remat}
+    return allowed or {AS_TRACED: program.remat}
 
 
 def _list_offloads(program: Program, remat: Remat) -> list[Offload]:
-    """What the host may keep of the program: by `OFFLOADS`, the others being legal with any remat if they are with one."""
-    found = []
-    for each in map(Offload.parse, OFFLOADS):
+    """Offloads that the program allows. They are tried with one remat: the others give the same answer."""
+    allowed = []
+    for offload in map(Offload.parse, OFFLOADS):
         try:
-            found.append(program.variant(remat=remat, offload=each).offload)
+            allowed.append(program.variant(remat=remat, offload=offload).offload)
         except WorkbenchError:
             continue
-    return found
+    return allowed

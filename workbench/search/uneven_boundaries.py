@@ -1,13 +1,14 @@
-"""Boundaries that are not those of balanced time: by memory, or as fast as fits.
+"""Stage boundaries other than those of balanced time: by memory, or the fastest that fit.
 
-Under 1F1B the first stages hold the most micro-batches, the ends have the embedding and the loss besides, and stages that recompute take
-longer. So the fastest partition that fits is often uneven (AdaPipe, ASPLOS 2024; Mist, EuroSys 2025). With one chunk a device, what a stage
-costs depends on its device and its blocks alone, and the best of all partitions is found by dynamic programming: `best[b]`, of the first b
-blocks in the stages so far, is the least over a of the larger of `best[a]` and the cost of blocks a to b - 1.
+Under 1F1B the first stages hold the most micro-batches, the first and last also have the embedding and the loss, and
+stages that recompute take longer, so the fastest partition that fits is often uneven (AdaPipe, ASPLOS 2024; Mist,
+EuroSys 2025). With one chunk per device, the cost of a stage depends only on its device and its blocks, and dynamic
+programming finds the best partition: `best[b]`, over the first b blocks in the stages so far, is the least over a of
+the larger of `best[a]` and the cost of blocks a to b - 1.
 
-    time      the slowest stage is fastest, without recomputation: what a pipeline does that names no boundary
-    memory    the fullest device holds least, and of such partitions the slowest stage is fastest
-    fit       the slowest stage, recomputation with it, is fastest of those that fit into so much memory; where none does, as `memory`
+time      the slowest stage is as fast as possible, without recomputation: the default of a pipeline
+memory    the fullest device holds the least memory; among these, the slowest stage is as fast as possible
+fit       the slowest stage, with recomputation, is as fast as possible within the memory limit; `memory` if nothing fits
 """
 
 from collections.abc import Callable
@@ -25,13 +26,15 @@ from workbench.search.per_stage.stage_tables import StageTables, Table, make_sta
 BY_TIME = "time"
 BOUNDARIES = (BY_TIME, "memory", "fit")
 CostOfStage = Callable[[int], Table]
-"""Of a stage's number the costs of all blocks it may have: float64[blocks, blocks + 1], infinite where it may not."""
+"""Maps a stage number to the costs of all block ranges: float64[blocks, blocks + 1], infinite if not allowed."""
 
 
 def choose_boundaries(staged: StagedProgram, rule: str, most_memory: float = np.inf) -> PipelineSpec:
-    """The pipeline with all boundaries by a rule of `BOUNDARIES`, each by its block's name; none is named where they are those by time.
+    """The pipeline with all boundaries chosen by a rule of `BOUNDARIES`, each by the name of its block; none is named
+    if they equal those by time.
 
-    `most_memory`: bytes of a device, for `fit`. Raises `PipelineError` for an unknown rule, several chunks a device, or too few blocks.
+    `most_memory` is the limit of a device for `fit`, bytes. Raises `PipelineError` for an unknown rule, several chunks
+    per device, or too few blocks.
     """
     spec, network = replace(staged.spec, boundaries=()), staged.network
     if rule not in BOUNDARIES:
@@ -46,12 +49,13 @@ def choose_boundaries(staged: StagedProgram, rule: str, most_memory: float = np.
         )
     starts = find_uneven_starts(make_stage_tables(staged), spec, most_memory if rule == "fit" else 0.0)
     by_time = plan_starts(replace(staged, spec=spec))
-    return spec if starts == by_time else replace(spec, boundaries=tuple(network.paths[each] for each in starts))
+    return spec if starts == by_time else replace(spec, boundaries=tuple(network.paths[start] for start in starts))
 
 
 def find_uneven_starts(tables: StageTables, spec: PipelineSpec, most_memory: float) -> tuple[int, ...]:
-    """The first block of each stage but the first: of the partitions whose fullest device holds `most_memory` at most, or as little as any,
-    the one whose slowest stage is fastest; of several the most even."""
+    """First blocks of all stages but the first, in the partition with the fastest slowest stage within `most_memory`
+    (or the least possible memory); the most even one among equals.
+    """
 
     def seconds(device: int, limit: float) -> Table:
         return np.where(tables.peaks(spec, device) <= limit, tables.seconds(recomputed=spec.recomputes(0, device)), np.inf)
@@ -63,14 +67,15 @@ def find_uneven_starts(tables: StageTables, spec: PipelineSpec, most_memory: flo
     slowest, _ = least_of_largest(lambda device: seconds(device, limit), spec.stages)
 
     def squares(device: int) -> Table:
-        found = seconds(device, limit)
-        return np.where(found <= slowest, found * found, np.inf)
+        stage_seconds = seconds(device, limit)
+        return np.where(stage_seconds <= slowest, stage_seconds * stage_seconds, np.inf)
 
     return _solve(squares, spec.stages, np.add)[1]
 
 
 def least_of_largest(cost: CostOfStage, stages: int) -> tuple[float, tuple[int, ...]]:
-    """The least cost of the stage that costs most, and the first blocks of the stages but the first in such a partition.
+    """Minimize the cost of the most expensive stage. Returns that cost and the first blocks of all stages but the
+    first.
 
     >>> costs = np.array([[np.inf, 1.0, 3.0, 6.0], [np.inf, np.inf, 2.0, 5.0], [np.inf, np.inf, np.inf, 3.0]])
     >>> least_of_largest(lambda stage: costs, 2)
@@ -80,7 +85,9 @@ def least_of_largest(cost: CostOfStage, stages: int) -> tuple[float, tuple[int, 
 
 
 def _solve(cost: CostOfStage, stages: int, combine: Callable[[Table, Table], Table]) -> tuple[float, tuple[int, ...]]:
-    """The least combined cost of all partitions, and the first blocks of its stages but the first; infinite where there is none."""
+    """Minimize the combined cost over all partitions. Returns that cost (infinite if there is none) and the first
+    blocks of all stages but the first.
+    """
     first = cost(0)
     best, chosen = first[0], []
     for stage in range(1, stages):

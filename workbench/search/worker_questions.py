@@ -1,4 +1,4 @@
-"""What a search asks, as records: they can be answered in this process, in workers, or on a cluster, and the answers are the same."""
+"""Questions of a search as records: answered in this process, by workers or on a cluster, with the same answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,20 +14,22 @@ from workbench.search.search_figures import Figures
 KINDS = ("work", "candidates", "sharing", "partition", "figures")
 
 _AS_PLANNED = ("sharing", "partition", "figures")
-"""What is answered with as many replicas as the candidate has."""
+"""Kinds of questions that are answered with the candidate's own number of replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches; of the work of those whose replicas share
-    parameters (`sharing`), of those that differ in the schedule alone (`partition`); or the `figures` of one candidate."""
+    """A question about a candidate: bounds on the `work` of a group, on the `candidates` of a core, on those whose
+    replicas share parameters (`sharing`) or that differ in the schedule alone (`partition`); or the `figures` of the
+    candidate.
+    """
 
     kind: str
     candidate: PlanCandidate
 
     @property
     def trace_key(self) -> tuple[str, int]:
-        """Equal for questions that read the same traced network."""
+        """Equal for questions about the same traced network."""
         candidate = self.candidate
         parts = candidate.micro_batches * (1 if self.kind in _AS_PLANNED else candidate.size("data"))  # up to the least replicas
         return str(candidate.staged_as), parts
@@ -35,20 +37,22 @@ class Question:
 
 Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError
 Wait = Callable[[], Answer | None]
-"""Gives the answer once it is there; `None` where the evaluator is cancelled first."""
+"""Returns the answer once it is there; `None` if the evaluator is cancelled first."""
 
 
 class Answerer(Protocol):
-    """Whoever answers questions, several at a time if it can."""
+    """Answers questions, several at a time if it can."""
 
     def submit(self, question: Question) -> Wait:
-        """Take a question. What is returned gives the answer; if nobody calls it, nobody need answer."""
+        """Take a question and return a function that waits for its answer. If that is never called, no answer is
+        needed.
+        """
 
     def close(self) -> None: ...
 
 
 def answer(evaluator: Evaluator, question: Question) -> Answer:
-    """The answer to one question; what the planner refuses is an answer too."""
+    """Answer one question. An error of the planner is an answer, too."""
     core, micro_batches = question.candidate.core(), question.candidate.micro_batches
     try:
         if question.kind == "work":
@@ -66,7 +70,7 @@ def answer(evaluator: Evaluator, question: Question) -> Answer:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Answers in this process, each question when its answer is asked for."""
+    """Answers in this process, when the answer is waited for."""
 
     evaluator: Evaluator
 
@@ -74,4 +78,4 @@ class InProcess:
         return partial(answer, self.evaluator, question)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""

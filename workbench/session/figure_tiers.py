@@ -1,6 +1,6 @@
-"""Which tier of figures a session shows: the planned ones at once, and those of XLA's partitioner as soon as it has answered.
+"""Upgrade a session's planned figures to the results of XLA's partitioner once available.
 
-It knows no user interface and no engine: the partitioner's client, and the event loop on which the session changes, are given to it.
+Independent of user interface and engine: the partitioner's client and the event loop are passed in.
 """
 
 import threading
@@ -17,18 +17,16 @@ from workbench.core.public_error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.reports.partitioned import Partitioned
+from workbench.reports.partitioned import MOST_QUESTION_SECONDS, Partitioned
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 
 Work = Callable[[], None]
 Defer = Callable[[Work], None]
 
-MOST_QUESTION_SECONDS = 2.0
-"""Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
 ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
-"""Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
-history, only the last is, and the next drop of a quick hand finds nobody at work."""
+"""Seconds that a plan must be unchanged before it is requested, and before it is analyzed again, so that quick edits and walks through
+the history only process the last plan, and do not delay the next drop."""
 
 
 class Partitioner(Protocol):
@@ -38,14 +36,12 @@ class Partitioner(Protocol):
         """Partition a plan for this hardware; the future raises `PartitionError`."""
         ...
 
-    def cancel(self, answer: Future[Partitioned]) -> None:
-        """Cancel a question."""
-        ...
+    def cancel(self, answer: Future[Partitioned]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SettlingState:
-    """The `tier` of the present figures; whether an answer is pending that will replace them, or the `reason` why none will."""
+    """The `tier` of the current figures, and whether a pending result will replace them, or the `reason` why none will."""
 
     tier: str
     is_settling: bool = False
@@ -53,7 +49,7 @@ class SettlingState:
 
 
 class _Subject(NamedTuple):
-    """What a question is about: a plan of the history by its number, for this hardware."""
+    """The subject of a request: a plan's number in the history, and the hardware."""
 
     number: int
     hardware: Hardware | None
@@ -67,22 +63,22 @@ class _PendingQuestion:
 
 
 def call_from_thread(seconds: float, work: Work) -> None:
-    """Call after so many seconds, from a thread of its own, unless the process ends before."""
+    """Call `work` after `seconds` from a daemon thread."""
     timer = threading.Timer(seconds, work)
     timer.daemon = True
     timer.start()
 
 
 class Settler:
-    """Asks XLA's partitioner about the present plan of a session after every change, and replaces the planned figures by the answer.
+    """Requests XLA's partitioning of a session's present plan after every change, and replaces the planned figures.
 
-    One question is under way at a time, and only the latest plan waits behind it. The answer to a plan that is no longer present is kept,
-    so that undo finds it. A plan that is refused stays planned, and `settling_state` says why.
+    One request runs at a time, and only the latest plan waits. Results for plans that are no longer present are kept
+    for undo. A rejected plan keeps its planned figures, with the reason in `settling_state`.
 
-    - `defer(work)` schedules work on the event loop on which the session changes, after what runs there;
-    - `is_idle()`: false while a gesture waits there or is about to come, which takes precedence;
-    - `on_change()` is called there when `settling_state` changes although the session did not;
-    - `call_later(seconds, work)` calls it then, from any thread.
+    - `defer(work)` schedules work on the event loop that changes the session;
+    - `is_idle()`: false while a gesture is waiting or expected, which takes precedence;
+    - `on_change()` is called there when `settling_state` changes but the session does not;
+    - `call_later(seconds, work)` runs a timer; callable from any thread.
     """
 
     def __init__(
@@ -110,7 +106,6 @@ class Settler:
 
     @property
     def settling_state(self) -> SettlingState:
-        """The state of the present figures."""
         report = self._session.report
         if report.partitioned is not None:
             return SettlingState(report.tier)
@@ -118,14 +113,12 @@ class Settler:
         return SettlingState(report.tier, is_settling=not reason, reason=reason)
 
     def close(self) -> None:
-        """Ask no more, and cancel the current question."""
         self._is_closed = True
         self._stop_listening()
         if self._question is not None:
             self._partitioner.cancel(self._question.answer)
 
     def _reason(self) -> str:
-        """Why the present figures stay planned; empty if they do not."""
         if reason := why_planned(self._session.plan):
             return reason
         return self._failure[1] if self._failure and self._failure[0] == self._subject() else ""
@@ -134,8 +127,7 @@ class Settler:
         return _Subject(self._session.node.number, self._session.hardware_of(self._session.plan))
 
     def _on_move(self, _plan: Plan, report: Report) -> None:
-        """Ask only once the change is done and shown, and a little later."""
-        if report is not self._last_report:  # else a plan was only named or pinned
+        if report is not self._last_report:  # otherwise a plan was only named or pinned
             self._last_report, self._failure, self._moved_at = report, None, self._clock()
             if self.settling_state.is_settling:
                 self._call_later(ASK_DELAY, partial(self._defer, partial(self._ask_about, report)))
@@ -145,16 +137,16 @@ class Settler:
             self._ask_if_needed()
 
     def _ask_if_needed(self) -> None:
-        """Ask about the present plan, unless its answer is known or pending; a pending question about another plan is cancelled."""
+        """Request the present plan unless its result is known or pending; cancel a pending request about another plan."""
         if self._is_closed or not self.settling_state.is_settling:
             return
         subject, pending = self._subject(), self._question
         if pending is None:
             self._begin_question(subject)
-        elif pending.subject != subject and pending.answer.done():  # its answer waited for a pause in the gestures
+        elif pending.subject != subject and pending.answer.done():  # its result was deferred by gestures
             self._on_answer(pending)
         elif pending.subject != subject:
-            self._give_up_if_old(pending)
+            self._cancel_if_superseded(pending)
 
     def _begin_question(self, subject: _Subject) -> None:
         try:
@@ -165,15 +157,14 @@ class Settler:
         self._question = question = _PendingQuestion(subject, answer, self._clock())
         answer.add_done_callback(lambda _: self._defer(partial(self._on_answer, question)))
 
-    def _give_up_if_old(self, pending: _PendingQuestion) -> None:
-        """Cancel a question about an old plan, after a moment: its answer is of use for undo."""
-        left = pending.begun + MOST_QUESTION_SECONDS - self._clock()
-        if left <= 0:
+    def _cancel_if_superseded(self, pending: _PendingQuestion) -> None:
+        remaining = pending.begun + MOST_QUESTION_SECONDS - self._clock()
+        if remaining <= 0:
             self._given_up_question = pending
             self._partitioner.cancel(pending.answer)
         elif self._timed_question is not pending:
             self._timed_question = pending
-            self._call_later(left, partial(self._defer, self._ask_if_needed))
+            self._call_later(remaining, partial(self._defer, self._ask_if_needed))
 
     def _on_answer(self, question: _PendingQuestion, *, has_rested: bool = False) -> None:
         if self._is_closed or question is not self._question:
@@ -185,17 +176,15 @@ class Settler:
         try:
             self._use_answer(question.subject, question.answer.result())
         except Exception as error:  # noqa: BLE001 - whatever fails, the planned figures stand
-            if question is not self._given_up_question:  # else it is asked again if the user went back to that plan
+            if question is not self._given_up_question:  # a cancelled request is repeated if the user returns to that plan
                 self._record_failure(question.subject, error)
         self._ask_if_needed()
 
     def _seconds_to_wait(self, *, has_rested: bool) -> float:
-        """Seconds for which gestures take precedence: until they have paused, and while one waits or is about to come."""
-        left = 0.0 if has_rested else self._moved_at + ANALYZE_DELAY - self._clock()
-        return left if left > 0 or self._is_idle() else ASK_DELAY
+        remaining = 0.0 if has_rested else self._moved_at + ANALYZE_DELAY - self._clock()
+        return remaining if remaining > 0 or self._is_idle() else ASK_DELAY
 
     def _use_answer(self, subject: _Subject, answer: Partitioned) -> None:
-        """Analyse the present plan with the answer; the answer about another plan is stored."""
         if subject == self._subject():
             self._session.use_partitioned(subject.number, answer)
         elif self._session.hardware_of(self._session.nodes[subject.number].plan) == subject.hardware:
@@ -208,7 +197,7 @@ class Settler:
 
 
 def settled_report(plan: Plan, partition: Callable[[Plan], Partitioned]) -> tuple[Report, str]:
-    """The settled report, for a caller that waits for `partition`; if that is the planned one, also why."""
+    """Return the report after waiting for `partition`; if it stays planned, also the reason."""
     if reason := why_planned(plan):
         return analyze(plan), reason
     try:
@@ -218,13 +207,13 @@ def settled_report(plan: Plan, partition: Callable[[Plan], Partitioned]) -> tupl
 
 
 def is_settled(before: Report, now: Report) -> bool:
-    """Whether a report is of the same plan and hardware, with another answer of XLA's partitioner or of the compiler."""
+    """Return whether `now` reports the same plan and hardware with a new partitioner or compiler result."""
     is_same = before.plan is now.plan and before.hardware == now.hardware
     return is_same and (before.partitioned, before.compiled) != (now.partitioned, now.compiled)
 
 
 def changes_figures(before: Report, now: Report) -> bool:
-    """Whether anything but the tier differs between two reports of one plan."""
+    """Return whether figures, not only the tier, differ between two reports of one plan."""
     return _figures_of(before) != _figures_of(now)
 
 

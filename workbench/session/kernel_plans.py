@@ -1,6 +1,6 @@
-"""The plans of this process, for the sidebar of JupyterLab, which asks a kernel with `live_plans(vars(__main__))`.
+"""List the plans of this process for the JupyterLab sidebar, which calls `live_plans(vars(__main__))` in the kernel.
 
-It is read-only: nothing is computed, nothing is imported, and a plan that was not analysed yet shows no memory.
+Read-only: nothing is computed or imported, and a plan that was not analyzed shows no memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,27 +14,24 @@ from workbench.units import format_bytes
 
 
 class ShownBoard(Protocol):
-    """A board shown in a notebook cell; several may show one session."""
+    """A board in a notebook cell; several boards may show one session."""
 
     session: Session
 
 
 boards: "WeakSet[ShownBoard]" = WeakSet()
-"""The open boards, also those that no variable names."""
+"""The open boards, including boards without a variable."""
 
 
 class LivePlans(list[dict[str, Any]]):
-    """Rows that a notebook's front end gets as JSON."""
+    """Rows that a notebook front end receives as JSON."""
 
     def _repr_mimebundle_(self, **_options: Any) -> dict[str, Any]:
         return {"application/json": list(self), "text/plain": repr(list(self))}
 
 
 def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
-    """A row for each plan that a variable of `namespace` holds or a board shows.
-
-    Its entries are texts: `plan`, `mesh`, `layout` and `memory` per device; and `names`, those of the variables.
-    """
+    """Return a row (`plan`, `mesh`, `layout`, `memory` per device, `names`) per plan in a variable or on a board."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name, plan, memory in _find_plans(namespace):
         key = (plan.name, str(plan.mesh), str(plan.layout))
@@ -46,15 +43,15 @@ def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
 
 
 def _find_plans(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
-    """Names, plans and the memory per device. A plan of a board's history is listed as the present plan of that board."""
-    shown = {id(node.plan): board.session for board in tuple(boards) for node in board.session.nodes}
+    """Yield variable names, plans and memory; a board's earlier plan is listed as its present plan."""
+    session_of = {id(node.plan): board.session for board in tuple(boards) for node in board.session.nodes}
     for name, value in _own_values(namespace.items()):
-        session = getattr(value, "session", value)  # of a board
+        session = getattr(value, "session", value)  # boards have one
         if isinstance(session, Session):
             yield name, session.plan, _memory_text(session.report)
         elif isinstance(value, Report | Plan):
             plan = value.plan if isinstance(value, Report) else value
-            if (board_session := shown.get(id(plan))) is not None:
+            if (board_session := session_of.get(id(plan))) is not None:
                 yield name, board_session.plan, _memory_text(board_session.report)
             else:
                 yield name, plan, _memory_text(value) if isinstance(value, Report) else ""
@@ -63,7 +60,7 @@ def _find_plans(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]
 
 
 def _own_values(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Values of this package, without those that IPython keeps under `_` and `_12`."""
+    """Return values of this package, without IPython's outputs such as `_` and `_12`."""
     return [(name, value) for name, value in variables if not name.startswith("_") and type(value).__module__.startswith("workbench.")]
 
 

@@ -1,6 +1,5 @@
-"""The history of a plan, as a tree, and its listeners. It knows no user interface."""
+"""The history of plans as a tree, with listeners; independent of the user interface."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,14 +19,14 @@ from workbench.reports.report import Report
 Listener = Callable[[Plan, Report], None]
 
 KEPT_REPORTS, KEPT_BYTES = 8, 128 << 20
-"""The number of cached reports, and their bytes; a plan is small, but a report references all of Shardy's answer."""
-_BYTES_PER_OPERATION = 2300  # of a report with all details requested, as measured on an unrolled GPT
+"""Maximum number and bytes of cached reports; a plan is small, but a report references Shardy's whole result."""
+_BYTES_PER_OPERATION = 2300  # of a report with all details, measured on an unrolled GPT
 MOST_NAME = 80  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """One plan of the history: `edit` made it from that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
+    """One plan of the history, made by `edit` from the plan `parent`, both `None` at the root; numbered in order."""
 
     number: int
     plan: Plan
@@ -38,7 +37,7 @@ class HistoryNode:
 
 
 class ReportSummary(NamedTuple):
-    """What is kept of every report: bytes at the peak, bytes sent, seconds of a step if they are known; and its tier, empty if unknown."""
+    """Cached figures of a report: peak bytes, bytes sent, seconds of a step if known, and the tier, empty if unknown."""
 
     peak: int
     sent: int
@@ -47,10 +46,10 @@ class ReportSummary(NamedTuple):
 
 
 class Session:
-    """The history of all plans, each but the first made by an edit of an earlier one; one of them is the present one.
+    """The history of plans, each made by an edit of an earlier one, with one present plan.
 
-    `undo` goes to the plan it was made from, `redo` back to where one came from, `go` to any. An edit after an undo begins a branch:
-    nothing is ever lost. An edit that is refused changes nothing.
+    `undo` goes to the parent, `redo` back to the last visited child, `go` to any plan. An edit after an undo begins a
+    branch, so nothing is lost. A rejected edit changes nothing.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -60,11 +59,9 @@ class Session:
     def from_history(
         cls, nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int], summaries: Mapping[int, ReportSummary]
     ) -> "Session":
-        """A session from stored `nodes`, the number of the present `node`, `redo_children` and `summaries`; only the present plan is
-        analysed.
+        """Create a session from stored parts; only the present plan is analyzed.
 
-        Raises `WorkbenchError` for an invalid history: numbers out of order, a parent that comes later, a `redo_children` entry that is no
-        child.
+        Raises `WorkbenchError` for wrong numbers, a later parent, or a `redo_children` entry that is no child.
         """
         _verify_history(nodes, now, redo_children)
         session = cls.__new__(cls)
@@ -79,9 +76,8 @@ class Session:
         self._summaries = summaries
         self._answers: dict[int, Partitioned] = {}
         self._compiled: dict[int, Compiled] = {}
-        self._foreseen: list[Report] = []  # of edits of the present plan, the last one last
-        self.seconds = 0.0  # seconds that the last report took
-        self.revision = 0  # counts what its listeners were called for
+        self._foreseen: list[Report] = []  # reports of previewed edits, latest last
+        self.revision = 0  # number of notifications
         self._report = self.report_of(now)
         self._listeners: list[Listener] = []
 
@@ -95,37 +91,35 @@ class Session:
 
     @property
     def node(self) -> HistoryNode:
-        """The present plan in the history."""
         return self._nodes[self._now]
 
     @property
     def nodes(self) -> tuple[HistoryNode, ...]:
-        """All of the history, by number: a parent stands before its children."""
+        """All nodes by number; parents precede children."""
         return tuple(self._nodes)
 
     @property
     def summaries(self) -> Mapping[int, ReportSummary]:
-        """The key figures of the plans of the history that were analysed for the present hardware, by number."""
+        """Key figures of the plans analyzed for the present hardware, by number."""
         return self._summaries
 
     @property
     def redo_children(self) -> Mapping[int, int]:
-        """By number of a plan, the child that `redo` goes to: the one on the branch that was visited last."""
+        """The child that `redo` goes to, by plan number: on the branch visited last."""
         return self._redo_children
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits that led to the present plan, oldest first."""
         return tuple(edit for number in self._path(self._now) if (edit := self._nodes[number].edit) is not None)
 
     @property
     def undoable(self) -> Edit | None:
-        """The edit that `undo` would take back."""
+        """The edit that `undo` would revert."""
         return self.node.edit
 
     @property
     def undone(self) -> Edit | None:
-        """The edit that `redo` would make again."""
+        """The edit that `redo` would repeat."""
         return self._nodes[self._redo_children[self._now]].edit if self.can_redo else None
 
     @property
@@ -137,11 +131,11 @@ class Session:
         return self._now in self._redo_children
 
     def hardware_of(self, plan: Plan) -> Hardware | None:
-        """The hardware that a plan of the history is analysed for: its own, else the session's."""
+        """Return the hardware a plan is analyzed for: its own, or the session's."""
         return plan.hardware or self._hardware
 
     def apply(self, edit: Edit) -> Report:
-        """Make an edit; raises its `WorkbenchError` and changes nothing if the plan would be illegal."""
+        """Apply an edit. Raises its `WorkbenchError`, changing nothing, if the plan would be illegal."""
         report = self.foresee(edit)
         self._foreseen = []
         node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
@@ -152,68 +146,66 @@ class Session:
         return self.go(node.number)
 
     def _only_renames(self, edit: Edit) -> bool:
-        """Whether the plan after an edit differs in names alone; a name that another dimension has would join the two."""
+        """Return whether an edit only changes names; an existing dimension name would merge two dimensions."""
         return isinstance(edit, RenameDim) and edit.name not in self.plan.program.dims
 
     def _keep_answers(self, number: int) -> None:
-        """Use what XLA answered about the present plan for a plan that differs from it in names alone: no compiler sees those."""
+        """Reuse XLA's results of the present plan for a plan that differs only in names, which compilers do not see."""
         if self._now in self._answers:
             self._answers[number] = self._answers[self._now]
         if self._now in self._compiled:
             self._compiled[number] = self._compiled[self._now]
 
     def foresee(self, edit: Edit) -> Report:
-        """The report of the plan that an edit would make; the last ones are kept for the edit to come. Raises what `apply` raises."""
+        """Return the report of the plan after an edit, and cache it for `apply`. Raises as `apply`."""
         plan = apply_edit(self.plan, edit)
-        report = next((each for each in self._foreseen if each.plan == plan), None)
+        report = next((cached for cached in self._foreseen if cached.plan == plan), None)
         if report is None:
-            known = (self._answers.get(self._now), self._compiled.get(self._now)) if self._only_renames(edit) else ()
-            report = self._analyze(plan, *known)
+            answers = (self._answers.get(self._now), self._compiled.get(self._now)) if self._only_renames(edit) else ()
+            report = self._analyze(plan, *answers)
             most = 1 if _BYTES_PER_OPERATION * len(plan.program.operations) * KEPT_REPORTS > KEPT_BYTES else KEPT_REPORTS
             self._foreseen = [*self._foreseen, report][-most:]
         return report
 
     def undo(self) -> Report:
-        """Go back to the plan before, if there is one."""
         return self._report if self.node.parent is None else self._move(self.node.parent)
 
     def redo(self) -> Report:
-        """Go forward again, if an edit was undone."""
         return self._move(self._redo_children[self._now]) if self.can_redo else self._report
 
     def go(self, number: int) -> Report:
-        """Go to any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
+        """Go to any plan; `redo` then follows its branch. Raises `WorkbenchError` if there is no such plan."""
         self._redo_children.update(pairwise(self._path(self._find_node(number).number)))
         return self._move(number)
 
     def name(self, number: int, name: str) -> None:
-        """Name a plan of the history, or remove its name with an empty one."""
+        """Name a plan; an empty name removes it."""
         self._nodes[number] = replace(self._find_node(number), name=" ".join(name.split())[:MOST_NAME])
         self._notify()
 
     def pin(self, number: int, pinned: bool = True) -> None:
-        """Pin a plan of the history."""
         self._nodes[number] = replace(self._find_node(number), pinned=pinned)
         self._notify()
 
     def report_of(self, number: int) -> Report:
-        """The report of any plan of the history; the last few are cached, others are computed again."""
+        """Return the report of any plan; the last few are cached."""
         report = self._reports.pop(number, None)
-        return self._store_report(number, self._analyze_known(number) if report is None else report)
+        if report is None:
+            report = self._analyze(self._find_node(number).plan, self._answers.get(number), self._compiled.get(number))
+        return self._store_report(number, report)
 
     def use_partitioned(self, number: int, answer: Partitioned) -> Report:
-        """Recompute the report of a plan with the answer of XLA's partitioner; listeners are called if it is the present plan."""
+        """Recompute a plan's report with the partitioner's result; listeners are called if it is the present plan."""
         node = self._find_node(number)
-        known = self._reports.get(number)
-        if known is not None and known.partitioned == answer:
-            return known
+        cached = self._reports.get(number)
+        if cached is not None and cached.partitioned == answer:
+            return cached
         report = self._analyze(node.plan, answer, self._compiled.get(number))
         self._answers[number] = answer
         return self._replace_report(number, report)
 
     def use_compiled(self, number: int, compiled: Compiled) -> Report:
-        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are called as by
-        `use_partitioned`."""
+        """Update a plan's report with compiled memory and kernel times; listeners are called as by `use_partitioned`."""
         self._compiled[self._find_node(number).number] = compiled
         return self._replace_report(number, with_compiled(self.report_of(number), compiled))
 
@@ -225,7 +217,7 @@ class Session:
         return report
 
     def store_partitioned(self, number: int, answer: Partitioned) -> None:
-        """Store the partitioner's answer about a plan that is not the present one: it is used when the plan becomes present."""
+        """Store the partitioner's result for a plan that is not present, to be used when it becomes so."""
         if number == self._now:
             self.use_partitioned(number, answer)
             return
@@ -233,7 +225,7 @@ class Session:
         self._reports.pop(number, None)
 
     def use_hardware(self, hardware: Hardware) -> Report:
-        """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
+        """Predict step times of plans without hardware for this hardware from now on, such as a calibrated machine."""
         self._hardware = hardware
         self._answers.clear()
         self._compiled.clear()
@@ -243,7 +235,7 @@ class Session:
         return self._move(self._now)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with the plan and its report after every move, name and pin; the function returned stops that, once or more."""
+        """Call `listener` with plan and report after every move, name and pin; the returned function unsubscribes."""
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -264,7 +256,6 @@ class Session:
             listener(self.plan, self._report)
 
     def _path(self, number: int) -> list[int]:
-        """The nodes from the root to a node."""
         path = [number]
         while (parent := self._nodes[path[-1]].parent) is not None:
             path.append(parent)
@@ -286,17 +277,12 @@ class Session:
 
     @property
     def _stored_bytes(self) -> int:
-        return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
-
-    def _analyze_known(self, number: int) -> Report:
-        return self._analyze(self._find_node(number).plan, self._answers.get(number), self._compiled.get(number))
+        return sum(_BYTES_PER_OPERATION * len(cached.plan.program.operations) for cached in self._reports.values())
 
     def _analyze(self, plan: Plan, answer: Partitioned | None = None, compiled: Compiled | None = None) -> Report:
-        begun = time.monotonic()
         report = analyze(plan, self.hardware_of(plan), answer)
         report = with_compiled(report, compiled) if compiled is not None else report
-        _summarize(report)  # a report computes details on request
-        self.seconds = time.monotonic() - begun
+        _summarize(report)  # computes lazy details: a plan whose stages cannot be reported is refused here
         return report
 
 
@@ -307,7 +293,9 @@ def _summarize(report: Report) -> ReportSummary:
 def _verify_history(nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int]) -> None:
     roots = [node.parent is None for node in nodes]
     numbered = [node.number for node in nodes] == list(range(len(nodes)))
-    older = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)
-    ways = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in redo_children.items())
-    if not (numbered and older and ways and roots.count(True) == 1 and 0 <= now < len(nodes)):
-        raise WorkbenchError("These plans are no history: each but the first is made of one before it.", ["begin with one plan"])
+    parents_precede = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)
+    redo_is_valid = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in redo_children.items())
+    if not (numbered and parents_precede and redo_is_valid and roots.count(True) == 1 and 0 <= now < len(nodes)):
+        raise WorkbenchError(
+            "These plans are not a history: each plan but the first must come from an earlier one.", ["begin with one plan"]
+        )

@@ -1,1 +1,1 @@
-"""XLA's own partitioner, run in this process, and reading the modules of it and other compilers. The package that uses protobuf."""
+"""Runs XLA's partitioner in this process, and reads HLO modules. The only package that uses protobuf."""

@@ -1,4 +1,4 @@
-"""A plan given to XLA's partitioner, and its answer read: what the worker process does."""
+"""Run XLA's partitioner on a plan and read its collectives; used by the worker process."""
 
 import copy
 import re
@@ -31,11 +31,11 @@ COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
 
 def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
-    """What XLA's partitioner makes of a plan, with what the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none) surely changes:
-    XLA:CPU widens two-byte floats, the others reduce-scatter sums of which each device keeps a part. Only libtpu knows what else XLA:TPU
-    does.
+    """Partition a plan with XLA, including known changes by the compiler of `platform` (`cpu`, `tpu`, `cuda`).
 
-    Nothing of the program is called: its StableHLO is enough (`without_functions`). Raises `PartitionError`.
+    XLA:CPU widens two-byte floats; the others reduce-scatter sums of which each device keeps a part. Only libtpu knows
+    what else XLA:TPU does. The program's StableHLO suffices; no function of it is called (`without_functions`). Raises
+    `PartitionError`.
     """
     start = time.perf_counter()
     answer = _run_partitioner(plan, platform)
@@ -51,13 +51,13 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
 
 
 def without_functions(plan: Plan) -> Plan:
-    """The plan with only the part of its program that `ask_partitioner` reads, which is data: it can be sent to another process."""
-    bare = copy.copy(plan)
+    """Return the plan with only the data that `ask_partitioner` reads, so that it can be sent to another process."""
+    data_plan = copy.copy(plan)
     program = replace(plan.program, step=_NO_STEP, reference=None)
-    if all(each.is_closed for each in plan.argument_shardings):  # else propagation closes them there
+    if all(sharding.is_closed for sharding in plan.argument_shardings):  # else `ask_partitioner` closes them by propagation
         program = replace(program, module=b"", operations=())
-    object.__setattr__(bare, "program", program)  # not by `updated`: the layout was verified before
-    return bare
+    object.__setattr__(data_plan, "program", program)  # not by `updated`: the layout is already verified
+    return data_plan
 
 
 def _return_nothing(*_: object) -> tuple[()]:
@@ -68,53 +68,56 @@ _NO_STEP = Step(_return_nothing, _return_nothing, _return_nothing)
 
 
 def _read_answer_collectives(answer: PartitionerAnswer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
-    found: Sequence[LocatedCollective] = find_collectives(read_module(answer.module), plan.mesh)
+    located: Sequence[LocatedCollective] = find_collectives(read_module(answer.module), plan.mesh)
     if platform != "cpu":
-        found = tuple(scatter_sums(found, plan.mesh, in_part=platform in ("tpu", "cuda")))
-    return tuple(each.collective for each in found)
+        located = tuple(scatter_sums(located, plan.mesh, in_part=platform in ("tpu", "cuda")))
+    return tuple(entry.collective for entry in located)
 
 
 def _run_partitioner(plan: Plan, platform: str) -> PartitionerAnswer:
-    given = result_shardings(plan)
-    open_results = tuple(number not in given for number in range(len(plan.program.results)))
+    result_specs = result_shardings(plan)
+    open_results = tuple(number not in result_specs for number in range(len(plan.program.results)))
     try:
         return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
     except XlaRefusedError as error:
-        raise xla_refusal(error.words, plan.program) from error
+        raise partition_error(error.words, plan.program) from error
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
-    """The warnings in XLA's output, each once."""
-    warned = read_warnings(words)
-    found = (GatheredWhole(next(iter(operations_named(each.op_name)), -1), each.shape, each.before, each.after) for each in warned)
-    return tuple(dict.fromkeys(found))
+    """Return the distinct warnings in XLA's output."""
+    warnings = (each for each in read_warnings(words) if "maximal" not in each.after)
+    gathers = (
+        GatheredWhole(next(iter(operations_named(warning.op_name)), -1), warning.shape, warning.before, warning.after)
+        for warning in warnings
+    )
+    return tuple(dict.fromkeys(gathers))
 
 
-# Reduce-scatters: sums of which each device keeps only its part, which XLA:TPU and XLA:GPU form and XLA:CPU does not.
+# Reduce-scatters: sums of which each device keeps only its part. XLA:TPU and XLA:GPU create them, XLA:CPU does not.
 #
-# XLA's partitioner all-reduces, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What is summed over more
-# axes than it is split along is scattered along those first, so that the sum along the rest is of the part only.
+# XLA's partitioner all-reduces, and each device slices out its part (`reduce_scatter_creator.cc` fuses the two). A sum over more
+# axes than it is split along is first scattered along these, so that only the part is summed along the others.
 
 _PASS_THROUGH = ("bitcast", "copy", "reshape", "transpose")
 
 
 def scatter_sums(found: Sequence[LocatedCollective], mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
-    """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes split the sum."""
-    for each in found:
-        yield from _scatter_sum(each, mesh, in_part=in_part)
+    """Turn such sums into reduce-scatters; `in_part`: also if only some of the axes split the sum."""
+    for located in found:
+        yield from _scatter_sum(located, mesh, in_part=in_part)
 
 
 def _scatter_sum(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
-    sent = found.collective
+    collective = found.collective
     parts = _count_parts(found)
-    along = _axes_of_size(sent.axes, parts, mesh) if parts > 1 else ()
-    if not along or (len(along) < len(sent.axes) and not in_part):
+    scatter_axes = _axes_of_size(collective.axes, parts, mesh) if parts > 1 else ()
+    if not scatter_axes or (len(scatter_axes) < len(collective.axes) and not in_part):
         yield found
         return
-    part = sent.payload // parts
-    yield found._replace(collective=replace(sent, kind="reduce-scatter", axes=along, result=part))
-    if rest := tuple(axis for axis in sent.axes if axis not in along):
-        yield found._replace(collective=_reduce_part(sent, rest, part))
+    part = collective.payload // parts
+    yield found._replace(collective=replace(collective, kind="reduce-scatter", axes=scatter_axes, result=part))
+    if rest := tuple(axis for axis in collective.axes if axis not in scatter_axes):
+        yield found._replace(collective=_reduce_part(collective, rest, part))
 
 
 def _reduce_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) -> PartitionedCollective:
@@ -122,17 +125,16 @@ def _reduce_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) 
 
 
 def _count_parts(found: LocatedCollective) -> int:
-    """The number of parts of a sum, of which a device keeps one; 1 if anything reads more than that."""
+    """Return the number of parts of a sum, of which a device keeps one; 1 if any reader reads more than a part."""
     instruction = found.instruction
     if found.collective.kind != "all-reduce" or len(instruction.operands) > 1:
         return 1
-    slice_sizes = {each.bytes if each is not None else 0 for each in _slice_readers(found.users, instruction)}
+    slice_sizes = {reader.bytes if reader is not None else 0 for reader in _slice_readers(found.users, instruction)}
     size = slice_sizes.pop() if len(slice_sizes) == 1 else 0
     return found.collective.payload // size if size and found.collective.payload % size == 0 else 1
 
 
 def _slice_readers(users: Users, value: HloInstruction) -> Iterator[HloInstruction | None]:
-    """The slices that read a value; `None` for a reader that is none."""
     for user in users.get(value.name, ()):
         if user.opcode in _PASS_THROUGH:
             yield from _slice_readers(users, user)
@@ -143,12 +145,11 @@ def _slice_readers(users: Users, value: HloInstruction) -> Iterator[HloInstructi
 
 
 def _axes_of_size(axes: tuple[str, ...], parts: int, mesh: Mesh) -> tuple[str, ...]:
-    """The fewest of these axes that make `parts` parts; none if no choice does."""
-    chosen = (some for count in range(1, len(axes) + 1) for some in combinations(axes, count))
-    return next((some for some in chosen if prod(axis_size(axis, mesh) for axis in some) == parts), ())
+    choices = (subset for count in range(1, len(axes) + 1) for subset in combinations(axes, count))
+    return next((subset for subset in choices if prod(axis_size(axis, mesh) for axis in subset) == parts), ())
 
 
-# The error for a plan that XLA's partitioner refuses: where in the user's program, whose bug it is, what to write instead.
+# The error for a plan that XLA's partitioner refuses: location in the user's program, origin of the bug, suggested edits.
 
 _INTERNAL = ("INTERNAL", "RET_CHECK", "Check failed", "UNIMPLEMENTED")
 _NAME = re.compile(r'op_name="([^"]*)"|%(wb\d+)')
@@ -164,27 +165,27 @@ class _NamedPlace(NamedTuple):
         return f"`{self.path}` ({self.source})" if self.source and self.path else f"`{self.path or self.source}`"
 
 
-def xla_refusal(text: str, program: Program) -> PartitionError:
-    """The error for what XLA's partitioner said; `program` is read for the places of the operations that it names."""
+def partition_error(text: str, program: Program) -> PartitionError:
+    """Build the error for a refusal by XLA's partitioner, with the locations in `program` of the operations it names."""
     places = list(dict.fromkeys(_find_places(text, program)))[:_MOST_NAMED]
     where = f" at {', '.join(map(str, places))}" if places else ""
     return PartitionError(f"XLA refuses this plan{where}: {opening_text(text, 300)}", list(_ways_out(text, places)), text)
 
 
 def _ways_out(text: str, places: Sequence[_NamedPlace]) -> Iterator[str]:
-    if place := next((each for each in places if each.path and each.rank > 0), None):
+    if place := next((candidate for candidate in places if candidate.path and candidate.rank > 0), None):
         yield f"keep that value whole, `@{place.path}=[{', '.join('-' * place.rank)}]`"
     yield "revert the layout"
     if any(sign in text for sign in _INTERNAL):
-        yield "XLA's own: report it to openxla/xla"
+        yield "report it to openxla/xla"
 
 
 def _find_places(text: str, program: Program) -> Iterator[_NamedPlace]:
-    numbers = [number for named, own in _NAME.findall(text) for number in operations_named(named or own)]
+    numbers = [number for scope, label in _NAME.findall(text) for number in operations_named(scope or label)]
     if not numbers:
         return
     module = parse_module(program.lowered)
     with module.context, ir.Location.unknown():
         operations = list(operations_called(module.operation))
-        found = (_NamedPlace(*place_of(*operations[number])) for number in numbers if number < len(operations))
-        yield from (each for each in found if each.path or each.source)
+        places = (_NamedPlace(*place_of(*operations[number])) for number in numbers if number < len(operations))
+        yield from (place for place in places if place.path or place.source)

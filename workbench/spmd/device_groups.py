@@ -1,11 +1,11 @@
-"""The device groups of a collective, mapped back to mesh axes.
+"""Device groups of a collective, mapped back to mesh axes.
 
-XLA writes the groups in one of four ways, all over the logical device numbers of the program (row-major in the mesh):
+XLA writes the groups in one of four forms, all over the program's logical device numbers (row-major in the mesh):
 
 - listed, `{{0,1},{2,3}}`; for a permutation pairs of source and target;
-- iota, `[4,2]<=[8]`: 0..7 shaped to 4 groups of 2, perhaps transposed before it is split;
-- by a mesh and its axes or parts of axes (from XLA of 2026 on);
-- not at all, which is all devices.
+- iota, `[4,2]<=[8]`: 0..7 reshaped to 4 groups of 2, optionally transposed first;
+- a mesh with axes or sub-axes (XLA of 2026 and later);
+- omitted, for all devices.
 """
 
 from functools import lru_cache
@@ -23,18 +23,18 @@ Ids = np.ndarray[Any, np.dtype[Any]]  # logical device numbers
 
 
 def read_groups(instruction: hlo_pb2.Instruction, devices: int) -> Groups:
-    """The device groups; for a permutation its (source, target) pairs. One group of all devices where XLA lists none."""
+    """Return the device groups, one of all devices if none are listed; for a permutation (source, target) pairs."""
     if instruction.source_target_pairs:
-        return tuple((each.source, each.target) for each in instruction.source_target_pairs)
+        return tuple((pair.source, pair.target) for pair in instruction.source_target_pairs)
     listed = instruction.collective_device_list
-    for lists in (instruction, listed):  # libtpu of 2025 keeps them inside of the list of devices
+    for lists in (instruction, listed):  # libtpu of 2025 nests them in the device list
         iota = lists.iota_collective_device_list if lists is instruction else listed.iota_replica_group_list
         if iota.num_replica_groups:
             return _from_iota(iota)
         if lists.mesh_axes_replica_group_list.axes:
             return _from_mesh(lists.mesh_axes_replica_group_list, devices)
-    groups = tuple(tuple(each.replica_ids) for each in (listed.replica_groups or instruction.replica_groups))
-    if groups in ((), ((0,),), ((),)):  # one replica of many partitions: all of them
+    groups = tuple(tuple(group.replica_ids) for group in (listed.replica_groups or instruction.replica_groups))
+    if groups in ((), ((0,),), ((),)):  # one replica of many partitions: all devices
         return (tuple(range(devices)),)
     return groups
 
@@ -54,7 +54,7 @@ def _group_rows(ids: Ids) -> Groups:
 
 
 def _from_mesh(groups: hlo_pb2.MeshAxesReplicaGroupList, devices: int) -> Groups:
-    """Split every axis at its sub-axes, move the used parts last, and read the groups off the rows."""
+    """Split every axis at its sub-axes, transpose the used parts to the end, and read the groups from the rows."""
     mesh = groups.mesh
     ids: Ids = np.arange(devices)
     if mesh.iota_transform.reshape_dims:
@@ -79,7 +79,7 @@ def _from_mesh(groups: hlo_pb2.MeshAxesReplicaGroupList, devices: int) -> Groups
 
 @lru_cache(maxsize=4096)
 def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
-    """The mesh axes along which the members of a group differ, in mesh order; none if every group is one device.
+    """Mesh axes along which the members of a group differ, in mesh order; empty if every group is a single device.
 
     >>> axes_of(((0, 2, 4, 6), (1, 3, 5, 7)), Mesh("data:4 model:2"))
     ('data',)
@@ -94,8 +94,9 @@ def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
-    """The same, but with sub-axes for axes of which only a part communicates: `y:(2)4`, with the sizes before it and of it. The connected
-    pairs of a permutation are one group.
+    """Mesh axes along which the members of a group differ, as sub-axes if only part of an axis communicates.
+
+    `y:(2)4` gives the sizes before the sub-axis and of it. The connected pairs of a permutation form one group.
 
     >>> sub_axes_of(((0, 1), (2, 3)), Mesh("data:4"))
     ('data:(2)2',)
@@ -103,25 +104,24 @@ def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
     ('data',)
     """
     coordinates = _device_coordinates(mesh)[np.array(max(_connected_groups(groups), key=len))]
-    found = []
+    result = []
     for name in axes_of(groups, mesh):
         number, size = mesh.names.index(name), mesh[name]
         reached = np.unique(coordinates[:, number])
         step = int(np.diff(reached).min()) if len(reached) > 1 else 1
         is_part = 1 < len(reached) < size and size % (step * len(reached)) == 0
-        found.append(str(SubAxis(name, size // (step * len(reached)), len(reached))) if is_part else name)
-    return tuple(found)
+        result.append(str(SubAxis(name, size // (step * len(reached)), len(reached))) if is_part else name)
+    return tuple(result)
 
 
 def _connected_groups(groups: Groups) -> Groups:
-    """Groups that share a device, merged."""
     component_of: dict[int, list[int]] = {}
     for group in groups:
         components = {id(component): component for component in (component_of.setdefault(device, [device]) for device in group)}
         largest, *others = sorted(components.values(), key=len, reverse=True)
-        for each in others:
-            largest += each
-            component_of |= dict.fromkeys(each, largest)
+        for other in others:
+            largest += other
+            component_of |= dict.fromkeys(other, largest)
     return tuple({id(component): tuple(component) for component in component_of.values()}.values())
 
 

@@ -1,7 +1,8 @@
-"""An HLO module, read from its serialised form: computations, instructions, and how often each instruction runs.
+"""An HLO module parsed from its serialized form: computations, instructions, and the run count of each instruction.
 
-For the module that XLA's partitioner left and for any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
-Shapes are read in `hlo_shapes.py`, groups of devices in `device_groups.py`.
+Used for the partitioner's module and for compiled programs:
+`executable.hlo_modules()[0].as_serialized_hlo_module_proto()`. Shapes are read in `hlo_shapes.py`, device groups in
+`device_groups.py`.
 """
 
 import json
@@ -16,15 +17,12 @@ from workbench.propagation.module.source_location import TURNS
 from workbench.spmd import hlo_pb2
 from workbench.spmd.hlo_shapes import Array, Shape, arrays, read_shape
 
-# One instruction of an HLO module, and the computation it stands in.
+# Instructions of an HLO module, and their computations.
 
 
 @dataclass(frozen=True, eq=False)
 class HloInstruction:
-    """One instruction. `operands` and `called` are names: of instructions of its own computation, of computations of the module.
-
-    `fields` is the message itself, for what only few kinds of instruction have.
-    """
+    """One instruction: its protobuf message, and names of its operands and called computations."""
 
     fields: hlo_pb2.Instruction
     operands: tuple[str, ...]
@@ -41,7 +39,7 @@ class HloInstruction:
 
     @cached_property
     def op_name(self) -> str:
-        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler added it."""
+        """Named scope and primitive of its origin, as written by JAX; empty if the compiler added the instruction."""
         return self.fields.metadata.op_name
 
     @cached_property
@@ -50,55 +48,58 @@ class HloInstruction:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of its result."""
         return arrays(self.shape)
 
     @cached_property
     def bytes(self) -> int:
         """Bytes of its result on one device, without padding."""
-        return sum(each.bytes for each in self.arrays)
+        return sum(array.bytes for array in self.arrays)
 
     @property
     def element(self) -> int:
-        """The index of a `get-tuple-element`."""
         return self.fields.tuple_index
 
     @cached_property
     def backend_config(self) -> Mapping[str, Any]:
-        """The compiler's own notes, where they are JSON; else nothing."""
+        """The compiler's annotations if they are JSON, else an empty mapping."""
         try:
-            found = json.loads(self.fields.backend_config or b"{}")
-        except ValueError:  # of a custom call: any text
+            config = json.loads(self.fields.backend_config or b"{}")
+        except ValueError:  # custom calls have any text
             return {}
-        return found if isinstance(found, dict) else {}
+        return config if isinstance(config, dict) else {}
 
     @property
     def whole_number(self) -> int | None:
-        """The value of a constant, if it is a single whole number."""
         literal = self.fields.literal
         if self.opcode != "constant" or literal.shape.dimensions:
             return None
-        return next((int(each[0]) for each in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if each), None)
+        return next((int(values[0]) for values in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if values), None)
 
 
 Computation = Mapping[str, HloInstruction]
 
 
 def parameter_of(computation: Computation, number: int) -> HloInstruction | None:
-    """A computation's parameter by its number; `None` where the computation does not have it."""
-    return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
+    """Return a computation's parameter by its number; `None` if it has none."""
+    return next(
+        (
+            instruction
+            for instruction in computation.values()
+            if instruction.opcode == "parameter" and instruction.fields.parameter_number == number
+        ),
+        None,
+    )
 
 
 def root_of(computation: Computation) -> HloInstruction | None:
-    return next((each for each in computation.values() if each.is_root), None)
+    return next((instruction for instruction in computation.values() if instruction.is_root), None)
 
 
 _CALLERS = ("call", "fusion", "async-start", "custom-call")
 
 
 class InstructionVisit(NamedTuple):
-    """An instruction that runs `runs` times a step: in the body or condition `loop` (empty outside of loops), inside the fusion or
-    asynchronous call `within` (the outermost), if any."""
+    """An instruction that runs `runs` times per step, with its enclosing `loop` and outermost wrapper (`within`)."""
 
     computation: Computation
     instruction: HloInstruction
@@ -109,7 +110,7 @@ class InstructionVisit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HloModule:
-    """The computations of a program by name, each with its instructions by name, and which of them is the entry."""
+    """Computations of a program by name, each with its instructions by name, and the name of the entry."""
 
     fields: hlo_pb2.Module
     computations: Mapping[str, Computation]
@@ -120,7 +121,7 @@ class HloModule:
         return self.fields.name
 
     def visits(self) -> Iterator[InstructionVisit]:
-        """Every instruction that one run of the program reaches, and from where."""
+        """Yield every instruction that one run of the program reaches, with its callers."""
         return self._visits(self.entry, 1, "", None)
 
     def _visits(self, name: str, count: int, loop: str, within: HloInstruction | None) -> Iterator[InstructionVisit]:
@@ -133,11 +134,11 @@ class HloModule:
                 yield from self._visits(callee, count * times, callee if is_loop else loop, inner)
 
     def callees(self, instruction: HloInstruction) -> tuple[str, ...]:
-        """Names of the computations that the instruction runs; not those that combine single elements."""
+        """Return the names of the computations that the instruction runs, except those that combine single elements."""
         return tuple(name for name, _ in self._callees(instruction))
 
     def _callees(self, instruction: HloInstruction) -> Iterator[tuple[str, int]]:
-        """Computations the instruction runs, and how often. For a conditional all branches: which one runs is not known."""
+        """Yield the called computations and how often they run; of a conditional all branches, each once."""
         if instruction.opcode == "while":
             trips = self.trip_count(instruction)
             yield from ((name, trips) for name in instruction.called)
@@ -145,8 +146,7 @@ class HloModule:
             yield from ((name, 1) for name in instruction.called)
 
     def printed_opcode(self, instruction: HloInstruction) -> str:
-        """The opcode in HLO text: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits
-        it."""
+        """Opcode in HLO text: `slice-start` for an `async-start` that runs a slice, `slice-done` for its `async-done`."""
         started = instruction
         while started.opcode in ("async-update", "async-done"):
             started = self.home_of(started)[started.operands[0]]
@@ -154,97 +154,90 @@ class HloModule:
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
     def trip_count(self, loop: HloInstruction) -> int:
-        """How often a `while` runs: as XLA proved, else as its counter says if that alone ends it, else as the layout says, else 1."""
-        known = known_trip_count(loop)  # first: finding a loop's home takes a pass over all instructions
-        known = counted_trips(self.computations, self.home_of(loop), loop) if known is None else known
-        return (stated_trips(loop) or 1) if known is None else known
+        """Iterations of a `while`: proved by XLA, else counted, else stated by the layout, else 1."""
+        trips = known_trip_count(loop)  # first: `home_of` takes a pass over all instructions
+        trips = counted_trips(self.computations, self.home_of(loop), loop) if trips is None else trips
+        return (layout_trip_count(loop) or 1) if trips is None else trips
 
     def home_of(self, instruction: HloInstruction) -> Computation:
-        """The computation that contains an instruction."""
         return self.computations[self._homes[id(instruction)]]
 
     @cached_property
     def _homes(self) -> Mapping[int, str]:
-        return {id(each): name for name, computation in self.computations.items() for each in computation.values()}
+        return {id(instruction): name for name, computation in self.computations.items() for instruction in computation.values()}
 
 
 def read_module(serialized: bytes) -> HloModule:
-    """Parse a serialised `HloModuleProto`. Instructions are in scheduled order, else in an order in which operands come first."""
+    """Parse a serialized `HloModuleProto`. Instructions are in scheduled order, else operands come first."""
     return module_from(hlo_pb2.Module.FromString(serialized))
 
 
 def module_from(fields: hlo_pb2.Module) -> HloModule:
-    """The same, from the message itself."""
-    names = {each.id: each.name for each in fields.computations}
-    computations = {each.name: _read_computation(each, names, fields.schedule) for each in fields.computations}
+    """Convert a parsed `HloModuleProto`; same instruction order as `read_module`."""
+    names = {computation.id: computation.name for computation in fields.computations}
+    computations = {computation.name: _read_computation(computation, names, fields.schedule) for computation in fields.computations}
     return HloModule(fields, computations, names.get(fields.entry_computation_id, fields.entry_computation_name))
 
 
 def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, str], schedule: hlo_pb2.Schedule) -> Computation:
-    names = {each.id: each.name for each in fields.instructions}
-    found = {
-        each.name: HloInstruction(
-            each,
-            tuple([names[operand] for operand in each.operand_ids]),
-            tuple([computations[called] for called in each.called_computation_ids]),
-            each.id == fields.root_id,
+    names = {message.id: message.name for message in fields.instructions}
+    instructions = {
+        message.name: HloInstruction(
+            message,
+            tuple([names[operand] for operand in message.operand_ids]),
+            tuple([computations[called] for called in message.called_computation_ids]),
+            message.id == fields.root_id,
         )
-        for each in fields.instructions
+        for message in fields.instructions
     }
     order = schedule.sequences[fields.id].instruction_ids if fields.id in schedule.sequences else ()
-    return {names[number]: found[names[number]] for number in order} if order else found
+    return {names[number]: instructions[names[number]] for number in order} if order else instructions
 
 
-# How often a loop of an HLO module runs: as XLA proved, or by its counter: where that starts, its step, the limit it is compared with.
+# Trip counts of loops: proved by XLA, or from the counter's start, step and limit.
 
 
 def loop_body(loop: HloInstruction) -> str:
-    """The name of a loop's body."""
     return loop.called[0]
 
 
 def loop_condition(loop: HloInstruction) -> str:
-    """The name of a loop's condition."""
     return loop.called[1]
 
 
 def known_trip_count(loop: HloInstruction) -> int | None:
-    """How often a `while` runs, as XLA proved; `None` if it did not."""
-    known = loop.backend_config.get("known_trip_count", {}).get("n")
-    return None if known is None else int(known)
+    """Return the trip count of a `while` that XLA proved, if any."""
+    trips = loop.backend_config.get("known_trip_count", {}).get("n")
+    return None if trips is None else int(trips)
 
 
 _STATED = re.compile(rf"\b{TURNS}(\d+)")
 
 
-def stated_trips(loop: HloInstruction) -> int | None:
-    """How often a `while` runs by the layout that was written into its program."""
-    found = _STATED.search(loop.op_name)
-    return int(found[1]) if found else None
+def layout_trip_count(loop: HloInstruction) -> int | None:
+    """Return the trip count of a `while` that the layout wrote into its program, if any."""
+    match = _STATED.search(loop.op_name)
+    return int(match[1]) if match else None
 
 
 def counted_trips(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int | None:
-    """How often a `while` in the computation `home` runs: what its condition and its counter's step amount to; `None` where data may end
-    it sooner."""
+    """Return a loop's trip count from its condition and its counter's step; `None` if data may end it sooner."""
     condition = computations[loop_condition(loop)]
-    numbers = {each.whole_number for each in condition.values()} - {None}
-    called = [each for within in condition.values() for name in within.called for each in computations[name].values()]
-    if len(numbers) != 1 or any(each.opcode in _JOINING for each in (*condition.values(), *called)):
+    numbers = {instruction.whole_number for instruction in condition.values()} - {None}
+    called = [inner for outer in condition.values() for name in outer.called for inner in computations[name].values()]
+    if len(numbers) != 1 or any(instruction.opcode in _JOINING for instruction in (*condition.values(), *called)):
         return None
     start, step = _counter(computations[loop_body(loop)], home, loop, condition)
-    turns = max(ceil(((numbers.pop() or 0) - (start or 0)) / step), 0)
-    return turns if turns or start is not None else None  # it counts down from a value that depends on data
+    trips = max(ceil(((numbers.pop() or 0) - (start or 0)) / step), 0)
+    return trips if trips or start is not None else None  # counts down from a value that depends on data
 
 
-_JOINING = ("and", "or", "not", "reduce")  # of a condition that more than a counter decides
+_JOINING = ("and", "or", "not", "reduce")  # opcodes of a condition that depends on more than a counter
 
 
 def _counter(body: Computation, home: Computation, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
-    """Where a loop's counter starts, if that is known, and what an iteration adds to it: 1 unless the program says otherwise.
-
-    XLA:TPU unrolls a windowed einsum's body twice and keeps the bound, so that the step is 2.
-    """
-    indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
+    """Return a loop counter's start, if known, and its step (2 in windowed einsums that XLA:TPU unrolls), else 1."""
+    indices = {instruction.element for instruction in condition.values() if instruction.opcode == "get-tuple-element"}
     if len(indices) != 1:
         return None, 1
     index = indices.pop()
@@ -257,36 +250,35 @@ def _counter(body: Computation, home: Computation, loop: HloInstruction, conditi
 
 
 def _element(home: Computation, loop: HloInstruction, index: int) -> HloInstruction | None:
-    """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
-    made = home.get(loop.operands[0])
-    return home.get(made.operands[index]) if made and made.opcode == "tuple" else None
+    operand = home.get(loop.operands[0])
+    return home.get(operand.operands[index]) if operand and operand.opcode == "tuple" else None
 
 
-# The instructions inside fusions and asynchronous calls: the work of one kernel.
+# Instructions inside fusions and asynchronous calls: the work of one kernel.
 
 WRAPPERS = ("fusion", "async-start")
 MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
-"""Copies between a device's memories that run beside other work."""
+"""Copies between a device's memories that overlap with other work."""
 SLICES = ("dynamic-slice", "slice", "gather")
 
 
 def body_of(module: HloModule, instruction: HloInstruction) -> Computation | None:
-    """The computation that a fusion or an asynchronous call runs; `None` for any other instruction."""
+    """Return the computation that a fusion or an asynchronous call runs; `None` for other instructions."""
     callees = module.callees(instruction) if instruction.opcode in WRAPPERS else ()
     return module.computations[callees[0]] if callees else None
 
 
 def instructions_within(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[Computation, HloInstruction]]:
-    """All instructions of a fusion or asynchronous call and of those within it, each with its computation."""
+    """Yield all nested instructions of a fusion or asynchronous call, each with its computation."""
     for name in module.callees(instruction) if instruction.opcode in WRAPPERS else ():
         computation = module.computations[name]
-        for each in computation.values():
-            yield computation, each
-            yield from instructions_within(module, each)
+        for nested in computation.values():
+            yield computation, nested
+            yield from instructions_within(module, nested)
 
 
 def updated_bytes(body: Computation, source: HloInstruction) -> int | None:
-    """Bytes of the slice that is written, if the value is an update in place."""
+    """Return the bytes of the written slice if the value is an in-place update."""
     while source.opcode == "bitcast":
         source = body[source.operands[0]]
     return body[source.operands[1]].bytes if source.opcode == "dynamic-update-slice" else None

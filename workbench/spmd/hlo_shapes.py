@@ -1,4 +1,4 @@
-"""Shapes of HLO values, with their layouts, from which the compiler's own byte counts follow.
+"""Shapes of HLO values with their layouts, which determine the compiler's byte counts.
 
     bf16[4,768,12,64]{1,3,2,0:T(8,128)(2,1)S(1)}
     type dimensions   order   tiles        memory space
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workbench.spmd import hlo_pb2
 
-DEVICE_MEMORY = 0  # the memory space of a layout that names none; the host's is 5
+DEVICE_MEMORY = 0  # default memory space of a layout; the host's is 5
 
 TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
 _TYPE_NUMBERS = (1, 30, 26, 21, 2, 3, 4, 5, 31, 27, 22, 6, 7, 8, 9, 10, 11, 16, 12, 15, 18, 19, 28, 20, 23, 29, 24, 25, 32, 33, 35, 36)
@@ -21,12 +21,12 @@ _NAMES = (
     "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 f32 bf16 f64 c64 c128 "
     "f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f4e2m1fn f8e8m0fnu f6e3m2fn f6e2m3fn"
 )
-_TYPES = dict(zip(_TYPE_NUMBERS, _NAMES.split(), strict=True))  # `PrimitiveType` of `xla_data.proto`, as HLO prints it
+_TYPES = dict(zip(_TYPE_NUMBERS, _NAMES.split(), strict=True))  # `PrimitiveType` of `xla_data.proto`, as printed in HLO
 _WIDTH = re.compile(r"\d+")
 
 
 class Array(NamedTuple):
-    """One array. `bits` per element as stored in memory; `order` is empty for row-major."""
+    """One array. `bits`: per element as stored in memory; `order` is empty for row-major."""
 
     element: str
     dims: tuple[int, ...]
@@ -37,7 +37,7 @@ class Array(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of elements, without padding."""
+        """Number of elements, without padding."""
         return prod(self.dims)
 
     @property
@@ -46,7 +46,7 @@ class Array(NamedTuple):
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes in memory, with tiles padded.
+        """Bytes in memory with padded tiles.
 
         >>> Array("f32", (3, 130), 32, (1, 0), ((8, 128),)).padded_bytes == 8 * 256 * 4
         True
@@ -61,7 +61,7 @@ Shape = Array | tuple["Shape", ...]
 
 
 def read_shape(shape: hlo_pb2.Shape) -> Shape:
-    """An array, or a tuple of shapes; a token is an empty tuple.
+    """Read an array or a tuple of shapes; a token is an empty tuple.
 
     >>> read_shape(hlo_pb2.Shape(element_type=11, dimensions=[2, 3])).bytes
     24
@@ -78,7 +78,7 @@ def read_shape(shape: hlo_pb2.Shape) -> Shape:
         tuple(shape.dimensions),
         layout.element_size_in_bits or _element_bits(name),
         tuple(layout.minor_to_major),
-        tuple(tuple(1 if size < 0 else size for size in tile.dimensions) for tile in layout.tiles),  # a negative one combines dimensions
+        tuple(tuple(1 if size < 0 else size for size in tile.dimensions) for tile in layout.tiles),  # a negative size combines dimensions
         layout.memory_space,
     )
 
@@ -89,19 +89,18 @@ def _element_bits(element: str) -> int:
 
 
 def arrays(shape: Shape) -> tuple[Array, ...]:
-    """The arrays of a shape, in order."""
+    """Return the arrays of a shape, in order."""
     if isinstance(shape, Array):
         return (shape,)
-    return tuple(array for each in shape for array in arrays(each))
+    return tuple(array for member in shape for array in arrays(member))
 
 
 def bytes_of(shape: Shape) -> int:
-    """Bytes of all arrays of a shape, without padding."""
-    return sum(each.bytes for each in arrays(shape))
+    """Return the bytes of all arrays of a shape, without padding."""
+    return sum(array.bytes for array in arrays(shape))
 
 
 def _tile_dims(physical: list[int], tile: tuple[int, ...]) -> list[int]:
-    """The dimensions after one tiling: counts of tiles, then the tile's own sizes."""
     width = len(tile)
     padded = [1] * (width - len(physical)) + physical  # a scalar in T(128) fills one tile
     counts = [ceil(size / side) for size, side in zip(padded[-width:], tile, strict=True)]

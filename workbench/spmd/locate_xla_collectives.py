@@ -1,11 +1,13 @@
-"""The collectives of a module that XLA's partitioner left, matched to the operations of the program as traced.
+"""Match the collectives of a partitioned module to the operations of the traced program.
 
-Every operation was named `wb<number>` before (`propagation.annotate_lowered_module.module_of`), and XLA keeps names as metadata: an
-instruction that the compiler added has the name of the one it was made for, one that stands for several the names of all. A reduction is
-named after what it sums; a reshard after the operation that needs it (jax 0.10) or the one that made the value (jax 0.11 on); the other end
-is looked for along the operands or users.
+Every operation is named `wb<number>` beforehand (`propagation.annotate_lowered_module.module_of`), and XLA keeps names
+as metadata: an instruction added by the compiler has the name of the one it was made for, a merged one the names of
+all. A reduction is named after its operand; a reshard after the operation that needs it (jax 0.10), the one that made
+the value (jax 0.11 and later), or neither (jax 0.12); the ends that its name does not give are searched along the
+operands and users.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -20,19 +22,16 @@ from workbench.spmd.hlo_shapes import arrays
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
 _SAME_KIND = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
-_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result also holds the operands, in front
+_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # the result begins with the operands
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
-_GENERATED = "is_spmd_generated"  # from jax 0.11 on: it reshards the value of the instruction it is named after
+_GENERATED = "is_spmd_generated"  # jax 0.11 and later: a reshard, which is seldom named after its reader
 
 
 Users = Mapping[str, list[HloInstruction]]
 
 
 class LocatedCollective(NamedTuple):
-    """A collective and its place: its instruction and which operand it sends, the computation, and the users of each value there.
-
-    `trips` of the loop it stands in; 1 outside of loops.
-    """
+    """A collective with its instruction, operand index, computation, users, and the trip count of its loop, or 1."""
 
     collective: PartitionedCollective
     computation: Computation
@@ -43,14 +42,14 @@ class LocatedCollective(NamedTuple):
 
 
 def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, ...]:
-    """All collectives between devices with their places, in program order; one that sends several arrays has an entry for each."""
+    """Return all collectives between devices in program order, with an entry for each array of a collective."""
     users: dict[int, Users] = {}
-    found: list[LocatedCollective] = []
+    located: list[LocatedCollective] = []
     trips = {
-        loop_body(each): module.trip_count(each)
+        loop_body(instruction): module.trip_count(instruction)
         for instructions in module.computations.values()
-        for each in instructions.values()
-        if each.opcode == "while"
+        for instruction in instructions.values()
+        if instruction.opcode == "while"
     }
     for computation, instruction, runs, loop, _ in module.visits():
         if (kind := kind_of(instruction.opcode)) is None:
@@ -60,13 +59,13 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
             key = id(computation)
             if key not in users:
                 users[key] = users_of(computation)
-            sent = _locate_collectives(kind, axes, instruction, runs, computation, users[key])
-            found += (each._replace(trips=trips.get(loop, 1)) for each in sent)
-    return tuple(found)
+            entries = _locate_collectives(module, kind, axes, instruction, runs, computation, users[key])
+            located += (entry._replace(trips=trips.get(loop, 1)) for entry in entries)
+    return tuple(located)
 
 
 def operations_named(op_name: str) -> tuple[int, ...]:
-    """The operations of the program that an instruction is named after: for each, the numbers of the calls that lead to it are added.
+    """Return the operations that an instruction is named after; numbers of enclosing calls are added to each.
 
     >>> operations_named("jit(call)/(wb12:while/wb7)")
     (12, 7)
@@ -87,16 +86,16 @@ def _operations(op_name: str) -> Iterator[int]:
 
 
 def kind_of(opcode: str) -> str | None:
-    """The kind of collective that an opcode starts; `None` if it starts none."""
+    """Return the kind of collective that an opcode starts, if any."""
     kind = opcode.removesuffix("-start")
     kind = _SAME_KIND.get(kind, kind)
     return kind if kind in KINDS else None
 
 
 def _locate_collectives(
-    kind: str, axes: tuple[str, ...], instruction: HloInstruction, runs: int, computation: Computation, users: Users
+    module: HloModule, kind: str, axes: tuple[str, ...], instruction: HloInstruction, runs: int, computation: Computation, users: Users
 ) -> Iterator[LocatedCollective]:
-    """Operands are what is sent; for an all-gather, whose result is larger, each entry gets a share of it by its operand."""
+    """Yield one collective per operand; an all-gather's payload is its larger result."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
     if instruction.opcode in _WITH_OPERANDS:
@@ -106,25 +105,28 @@ def _locate_collectives(
         result = results[number].bytes if number < len(results) else operand.bytes
         if not (payload := max(operand.bytes, result)):
             continue
-        named = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
+        operation = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
         element = number if len(instruction.operands) > 1 else None
-        if kind in _REDUCTIONS or _GENERATED in instruction.fields.frontend_attributes.map:
-            made_by, read_by = named, reader_of(users, instruction, element, named)
+        if kind in _REDUCTIONS:
+            maker, reader = operation, reader_of(users, instruction, element, operation)
+        elif _GENERATED in instruction.fields.frontend_attributes.map and not _is_named_after_reader(users, instruction, operation):
+            reader = reader_of(users, instruction, element, operation)
+            reader = reader if reader >= 0 else _reader_in_loop(module, users, instruction)
+            maker = operation if operation >= 0 else maker_of(computation, operand, reader)
         else:
-            made_by, read_by = maker_of(computation, operand, named), named
-        sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
-        yield LocatedCollective(sent, computation, users, instruction, number)
+            maker, reader = maker_of(computation, operand, operation), operation
+        collective = PartitionedCollective(kind, axes, payload, result, runs, maker, reader, len(users.get(name, ())) == 1)
+        yield LocatedCollective(collective, computation, users, instruction, number)
 
 
 def maker_of(computation: Computation, value: HloInstruction, reader: int) -> int:
-    """The operation that made a value; instructions with the reader's name or none, which the compiler added, are skipped. -1 if
-    unknown."""
+    """Return the maker of a value, or -1; skips instructions added by the compiler, with the reader's name or none."""
     seen: set[str] = set()
     while value.name not in seen and value.opcode not in ("parameter", "constant", "partition-id"):
         seen.add(value.name)
-        found = next(iter(operations_named(value.op_name)), -1)
-        if found not in (-1, reader):
-            return found
+        operation = next(iter(operations_named(value.op_name)), -1)
+        if operation not in (-1, reader):
+            return operation
         if not value.operands:
             return -1
         value = computation[value.operands[0]]
@@ -132,23 +134,47 @@ def maker_of(computation: Computation, value: HloInstruction, reader: int) -> in
 
 
 def reader_of(users: Users, value: HloInstruction, element: int | None, maker: int) -> int:
-    """The first operation that reads a value, or one element of it; instructions with the maker's name or none are skipped. -1 if
-    unknown."""
+    """Return the first reader of a value or of one element, or -1; skips instructions with the maker's name or none."""
     for user in users.get(value.name, ()):
         if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
             continue
-        found = next(iter(operations_named(user.op_name)), -1)
-        if found in (-1, maker):
-            found = reader_of(users, user, None, maker)
-        if found >= 0:
-            return found
+        operation = next(iter(operations_named(user.op_name)), -1)
+        if operation in (-1, maker):
+            operation = reader_of(users, user, None, maker)
+        if operation >= 0:
+            return operation
+    return -1
+
+
+def _is_named_after_reader(users: Users, value: HloInstruction, operation: int) -> bool:
+    """Whether the value goes to the operation's own instruction, `wb3.2`, past those that the compiler added."""
+    if operation < 0:
+        return False
+    for user in users.get(value.name, ()):
+        if user.name.partition(".")[0] == f"{OPERATION}{operation}":
+            return True
+        if operations_named(user.op_name)[:1] in ((), (operation,)) and _is_named_after_reader(users, user, operation):
+            return True
+    return False
+
+
+def _reader_in_loop(module: HloModule, users: Users, value: HloInstruction) -> int:
+    """Return the first reader, or -1, of a value that a loop takes without changing it."""
+    tuples = [user for user in users.get(value.name, ()) if user.opcode == "tuple"]
+    for place, loop in ((each.operands.index(value.name), user) for each in tuples for user in users.get(each.name, ())):
+        if loop.opcode == "while":
+            body = users_of(module.computations[loop_body(loop)])
+            parts = (part for part in itertools.chain(*body.values()) if part.opcode == "get-tuple-element" and part.element == place)
+            found = [max(reader_of(body, part, None, -1), _reader_in_loop(module, body, part)) for part in parts]
+            if (reader := next((each for each in found if each >= 0), -1)) >= 0:
+                return reader
     return -1
 
 
 def users_of(computation: Computation) -> Users:
-    """The instructions that read each value, each listed once."""
+    """Return the instructions that read each value, without duplicates."""
     users: dict[str, list[HloInstruction]] = {}
-    for each in computation.values():
-        for operand in dict.fromkeys(each.operands):
-            users.setdefault(operand, []).append(each)
+    for instruction in computation.values():
+        for operand in dict.fromkeys(instruction.operands):
+            users.setdefault(operand, []).append(instruction)
     return users

@@ -1,1 +1,1 @@
-"""The server of a team: people, plans that are kept, rooms where several edit one plan, jobs on the devices of the team."""
+"""The team server: accounts, a plan gallery, rooms for shared editing, and jobs on the team's devices."""

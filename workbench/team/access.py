@@ -1,4 +1,4 @@
-"""Who may do what: roles in a project, the person behind a request, and the errors of what is refused."""
+"""Project roles, the principal of a request, and the errors for refused requests."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,11 +8,12 @@ from workbench.errors import WorkbenchError
 
 
 class ProjectRole(IntEnum):
-    """What a person may do in a project; each may do what those below it may, but for the work on assignments, which is not a viewer's.
+    """A member's role in a project, in increasing order of permissions.
 
-    A student works on assignments in rooms of their own and sees nothing else; a viewer reads everything; an editor also edits plans, in
-    rooms and in the gallery, and hands out assignments; a runner also spends devices; an owner also says who is in the project, approves
-    its programs, and sets its hardware. None is 0: a role is true.
+    A student only works on assignments, in private rooms, and sees nothing else. A viewer reads everything but cannot
+    work on assignments. An editor also edits plans in rooms and in the gallery, and hands out assignments. A runner
+    also spends devices. An owner also manages members, approves programs, and sets the project's hardware. Values start
+    at 1, so that every role is truthy.
     """
 
     STUDENT = 1
@@ -26,17 +27,20 @@ class ProjectRole(IntEnum):
 
 
 def parse_role(text: str) -> ProjectRole:
-    """The role of a name; raises `WorkbenchError` for another word."""
-    found = {str(role): role for role in ProjectRole}.get(text.strip().lower())
-    if found is None:
+    """Parse the name of a role. Raises `WorkbenchError` for an unknown name."""
+    parsed = {str(role): role for role in ProjectRole}.get(text.strip().lower())
+    if parsed is None:
         raise WorkbenchError(f"`{text[:40]}` is not a role.", [f"give one of {', '.join(map(str, ProjectRole))}"])
-    return found
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The person behind a request, and by which key: a browser's `login`, or a `token` that may do less (`scopes`; a login has none and
-    may do everything that the person may)."""
+    """The authenticated user of a request, with the credential that was used.
+
+    `way` is a browser `login` or an API `token`; `key` identifies it. `scopes` restricts a token; a login has `None`,
+    which allows everything that the user may do.
+    """
 
     user_id: str
     name: str
@@ -51,29 +55,27 @@ class Principal:
 
 
 SCOPES = ("read", "edit", "run", "manage")
-"""Of tokens: to read, to change plans and rooms, to spend devices, to do what an owner or an administrator does."""
+"""Token scopes: read; change plans and rooms; spend devices; act as an owner or administrator."""
 
 
 class NotSignedInError(WorkbenchError):
-    """Nobody is behind the request."""
-
     def __init__(self) -> None:
         super().__init__("Not signed in.", ["sign in", "send a token: `Authorization: Bearer ...`"])
 
 
 class ForbiddenError(WorkbenchError):
-    """The person may not do this."""
+    """The user lacks the permission."""
 
 
 class MissingError(WorkbenchError):
-    """There is no such thing, or it is not the person's to know of: the answer is the same."""
+    """The object does not exist or is hidden from the user; the message does not tell which."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"There is no {kind} `{name[:80]}`, or you may not see it.", ["check the address", "ask an owner of its project"])
 
 
 def require(held: ProjectRole | None, needed: ProjectRole, to_do: str) -> None:
-    """Raises `ForbiddenError` for a role that is not enough."""
+    """Raise `ForbiddenError` if the role is lower than the required one."""
     if held is None or held < needed:
         has = f"you are {_with_article(held)}" if held else "you are not a member"
         raise ForbiddenError(f"To {to_do} takes {_with_article(needed)} of the project, and {has}.", ["ask an owner of the project"])
@@ -84,12 +86,12 @@ def _with_article(role: ProjectRole) -> str:
 
 
 class InputError(WorkbenchError):
-    """Something that was sent is not as it has to be."""
+    """The request's input is invalid."""
 
 
 class ConflictError(WorkbenchError):
-    """It cannot be as things are: the name is taken, the room is closed, the project is archived."""
+    """The request conflicts with the current state: a taken name, a closed room, an archived project."""
 
 
 class UnavailableError(WorkbenchError):
-    """A part of the server that this needs is not there, or not now."""
+    """A part of the server is not configured or not available at the moment."""

@@ -1,13 +1,14 @@
-"""The folder of a server's data: only the user that the server runs as may read it, whoever made what is in it.
+"""Keep the server's data folder readable only by the user that the server runs as.
 
 **Invariants**
 
-- Folders have mode 0700 and files 0600. The exceptions are what a program of the team's own reads, which runs as another user where the
-  server is root: the files of programs, and the plan of a job. The private folders above them keep other users out; a sandbox mounts them.
-- Without a sandbox such a program passes through folders of mode 0710 and writes the events of its job, of mode 0660, as their group
-  (`sandbox/sandbox.py`).
+- Folders have mode 0700 and files 0600. The exceptions are files that a team program reads, because it runs as another
+  user if the server is root: the program's files and a job's plan. Their private parent folders keep other users out; a
+  sandbox mounts them.
+- Without a sandbox, such a program traverses folders of mode 0710 and writes its job's events file, mode 0660, through
+  its group (`sandbox/sandbox.py`).
 - Symbolic links are not followed, so nothing outside the folder changes.
-- A folder is made private before its content is listed, so that nobody can exchange what is in it meanwhile.
+- A folder is made private before its content is listed, so that nobody can exchange the content in between.
 """
 
 import errno
@@ -24,38 +25,33 @@ from workbench.errors import WorkbenchError
 from workbench.team.jobs.job_folder import EVENTS, PLAN
 
 _PRIVATE = 0o077
-"""The permission bits of other users: none of them is set."""
+"""Permission bits of group and others, which must be clear."""
 _PASSED_THROUGH, _WRITTEN = 0o710, 0o660
-"""The modes of folders and of events that are left to the group of a program's user."""
+"""Modes of folders and events files that belong to a program user's group."""
 _ROOT = 0
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Repair:
-    """How many modes let other users in and were changed, and what could not be changed, with the reason."""
-
     changed: int = 0
     left: list[tuple[Path, str]] = field(default_factory=list)
 
 
 @contextmanager
 def private_data(data: Path) -> Iterator[None]:
-    """Make the folder if there is none and everything in it private; what this process writes meanwhile is private, too.
-
-    Raises `WorkbenchError` for a folder that cannot be made, and for one with files of another user.
-    """
-    before = os.umask(_PRIVATE)
+    """Create the folder and make it and new files private. Raises `WorkbenchError` for others' files."""
+    previous_umask = os.umask(_PRIVATE)
     try:
         _make(data)
         make_private(data)
         yield
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
 
 
 def make_private(data: Path) -> None:
-    """Repair the modes of a data folder, and log how many were wrong. Raises `WorkbenchError` for files of another user."""
+    """Repair and log wrong modes in a data folder. Raises `WorkbenchError` for files of another user."""
     repair, root = _Repair(), data.resolve()
     for path in chain([root], _below(root)):
         with suppress(FileNotFoundError):  # SQLite and jobs delete files meanwhile
@@ -71,7 +67,7 @@ def _make(data: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Files and folders at any depth, each before what is in it; not what only another user may list, such as `lost+found`."""
+    """Yield files and folders, parents first, skipping folders that this user may not list (`lost+found`)."""
     with suppress(PermissionError, FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             yield Path(entry)
@@ -80,22 +76,22 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _repair_mode(path: Path, data: Path, repair: _Repair) -> None:
-    """Change a mode that is wrong. Raises `WorkbenchError` for what belongs to another user, who could read it all the same."""
-    found = path.lstat()
-    wanted = _wanted_mode(found.st_mode, path.relative_to(data).parts)
-    if wanted == stat.S_IMODE(found.st_mode):
+    """Repair a wrong mode. Raises `WorkbenchError` if the file belongs to another user, who could read it anyway."""
+    status = path.lstat()
+    mode = _wanted_mode(status.st_mode, path.relative_to(data).parts)
+    if mode == stat.S_IMODE(status.st_mode):
         return
     try:
-        path.chmod(wanted)
-        repair.changed += bool(stat.S_IMODE(found.st_mode) & ~wanted)
+        path.chmod(mode)
+        repair.changed += bool(stat.S_IMODE(status.st_mode) & ~mode)
     except OSError as error:
-        if error.errno != errno.EROFS and found.st_uid not in (_ROOT, os.geteuid()):
-            raise _foreign_error(path, found.st_uid) from None
+        if error.errno != errno.EROFS and status.st_uid not in (_ROOT, os.geteuid()):
+            raise _foreign_error(path, status.st_uid) from None
         repair.left.append((path, error.strerror or ""))
 
 
 def _wanted_mode(mode: int, parts: tuple[str, ...]) -> int:
-    """The mode that something of this path should have; links and sockets keep theirs."""
+    """Return the required mode of a path; links and sockets keep theirs."""
     present = stat.S_IMODE(mode)
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return present
@@ -117,8 +113,8 @@ def _foreign_error(path: Path, owner: int) -> WorkbenchError:
 
 def _log_repair(data: Path, repair: _Repair) -> None:
     if repair.changed:
-        _log.warning("Other users could read %d files or folders in %s: their modes are repaired.", repair.changed, data)
+        _log.warning("Other users could read %d files or folders in %s; the modes were corrected.", repair.changed, data)
     if repair.left:
         path, reason = repair.left[0]
-        more = f" and {len(repair.left) - 1} more" if len(repair.left) > 1 else ""
-        _log.warning("Other users can read %s%s, and that cannot be changed: %s.", path, more, reason)
+        others = f" and {len(repair.left) - 1} more" if len(repair.left) > 1 else ""
+        _log.warning("Other users can read %s%s, and the mode cannot be changed: %s.", path, others, reason)

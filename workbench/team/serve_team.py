@@ -1,4 +1,4 @@
-"""The server of a team: its pages and its API, the rooms, and what they work with. It imports neither JAX nor anybody's code."""
+"""Set up and serve the team server. This process imports neither JAX nor user code."""
 
 import functools
 import gc
@@ -11,28 +11,33 @@ from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.private_members import tornado_of
 from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
-from workbench.team.accounts.bokeh_auth_provider import bind_sessions, end_left_sessions, session_options
-from workbench.team.accounts.external_login_handlers import account_routes
+from workbench.team.accounts.bokeh_auth_provider import bind_sessions, expire_abandoned_sessions, session_options
+from workbench.team.accounts.login_handlers import account_routes
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.sign_in_flow import load_secret_key
 from workbench.team.actions.check_inputs import load_validators
-from workbench.team.actions.classes.searched_baselines import SearchedBaselines
+from workbench.team.actions.classes.baselines import SearchedBaselines
 from workbench.team.api.api_routes import api_routes
 from workbench.team.data_folder import private_data
-from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
-from workbench.team.program_setup import ProgramService, make_fetch_policy, make_sandbox_policy, owners_approve
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import PATH, RoomHub, room_page
 from workbench.team.rooms.stored_room_actions import RoomJobs
 from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.sandbox import Sandbox
-from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.database_errors import explain_database_errors
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store, claim_store
 from workbench.team.team_config import FILE, TeamConfig
+from workbench.team.team_setup import (
+    ProgramService,
+    make_dispatcher,
+    make_fetch_policy,
+    make_sandbox_policy,
+    make_sign_in_methods,
+    owners_approve,
+)
 from workbench.team.web.application import application_settings, health_routes
 from workbench.team.web.team_services import TeamServices
 
@@ -41,10 +46,9 @@ _UNKNOWN = DeniedRequest(403, f"This server does not accept this host name. Its 
 
 
 class TeamServer:
-    """A server that is set up: `services`, and what `close` ends, the last begun first."""
+    """A configured server: `services`, and resources that `close` releases in reverse order."""
 
     def __init__(self, config: TeamConfig) -> None:
-        """Open the store and begin the processes. Raises `WorkbenchError` for a set-up that cannot be served."""
         self.config = config
         self._ending = ExitStack()
         try:
@@ -87,7 +91,7 @@ class TeamServer:
             programs=program_service,
             sandbox=ability,
             owners_approve=owners_approve(config),
-            sign_in=sign_in_ways(config, store, secret_key),
+            sign_in=make_sign_in_methods(config, store, secret_key),
             origins=config.origins,
             open_metrics=config.open_metrics,
             behind_proxy=config.behind_proxy,
@@ -99,7 +103,6 @@ class TeamServer:
         return services
 
     def bokeh_server(self) -> Any:
-        """The server of Panel, listening but not started."""
         load_validators()
         services, config = self.services, self.config
         routes = [*api_routes(), *account_routes(), *health_routes(), *page_routes()]
@@ -113,12 +116,12 @@ class TeamServer:
             **session_options(services),
         )
         bind_sessions(server)
-        end_left_sessions(server)
+        expire_abandoned_sessions(server)
         tornado_of(server).settings.update(application_settings(services))
         return server
 
     def close(self) -> None:
-        """End everything that it began. May be called again."""
+        """Release all resources. Can be called repeatedly."""
         self.dispatcher.stop()
         self.services.revocations.stop()
         self._ending.close()
@@ -130,31 +133,28 @@ class TeamServer:
         return {"address": host, "port": port}
 
     def _allowed(self) -> Hosts:
-        """The hosts that it answers under: that of its address, and those that the set-up names."""
         public = urlsplit(self.config.public_address)
-        named = (f"{public.scheme}://{public.netloc}", *self.config.origins)
+        origins = (f"{public.scheme}://{public.netloc}", *self.config.origins)
         host, port = ("localhost", 80) if self.config.unix_socket else self.config.port
-        return allowed_hosts(host, port, named)
+        return allowed_hosts(host, port, origins)
 
 
 def judge_team_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None, *, prefix: str) -> DeniedRequest | None:
-    """Why a request is denied, or `None`. The handlers of the team's own pages judge by themselves what changes something; the pages of
-    rooms are held to what a served board is."""
+    """Return why a request is denied. Only room pages get all checks: other handlers check changes themselves."""
     if path.startswith(prefix + ROOM_PREFIX):
-        found = judge_request(method, headers, path, allowed)
+        denial = judge_request(method, headers, path, allowed)
     else:
-        found = judge_request(METHODS[0], _without_site(headers), path, allowed)
-    return _UNKNOWN if found in (UNKNOWN_HOST, UNKNOWN_ORIGIN) else found
+        denial = judge_request(METHODS[0], _without_site(headers), path, allowed)
+    return _UNKNOWN if denial in (UNKNOWN_HOST, UNKNOWN_ORIGIN) else denial
 
 
 def _without_site(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Without what says which site's page asks: `web.security.verify_origin` judges that, and has words for it."""
+    """Drop the `Sec-Fetch-*` headers: `web.security.verify_origin` checks them, with its own message."""
     return {name: value for name, value in headers.items() if not name.lower().startswith("sec-fetch-")}
 
 
 def serve(config: TeamConfig, *, on_ready: Callable[[TeamServices], None] = lambda _: None) -> None:
-    """Serve a team until interrupted, or ended with SIGTERM. `on_ready` is called once it listens. Raises `WorkbenchError` for a set-up
-    that cannot be served."""
+    """Serve until an interrupt or SIGTERM; `on_ready` is called when listening. Raises `WorkbenchError`."""
     team = TeamServer(config)
     try:
         serve_until_signal(functools.partial(_start, team, on_ready), team.close, config.unix_socket)
@@ -169,7 +169,7 @@ def _start(team: TeamServer, on_ready: Callable[[TeamServices], None]) -> Any:
         team.services.revocations.start()
         team.dispatcher.start()
         gc.collect()
-        gc.freeze()  # Panel collects after each page that is closed: without what stays, that takes no tenth of a second of everybody's
+        gc.freeze()  # Panel collects garbage whenever a page closes; freezing permanent objects avoids a 0.1 s pause for everybody
         on_ready(team.services)
 
     server.io_loop.add_callback(begin)

@@ -1,9 +1,9 @@
-"""How a team's server is set up: a record, read from `team.toml` in its data folder. What the command line gives comes before that.
+"""The server's configuration, read from `team.toml` in its data folder; command-line options take precedence.
 
-address = "https://plans.example.org"    # as people reach it, with a prefix if there is one
+address = "https://plans.example.org"    # the public address, with a path prefix if there is one
 listen = "127.0.0.1:5007"                # or "unix:/run/workbench.sock"
 database = "postgresql://workbench@db/workbench"
-database_password_file = "/run/secrets/database_password"    # a path without a slash at its beginning is of the data folder
+database_password_file = "/run/secrets/database_password"    # a relative path is relative to the data folder
 
 [sign_in]
 local = true
@@ -31,14 +31,17 @@ FILE = "team.toml"
 _SERVED_AT = "served-at"
 PORT = 5007
 LISTEN = f"127.0.0.1:{PORT}"
-_HERE = ("127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - what a browser of this machine calls localhost
+_HERE = ("127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - reachable as localhost from this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamConfig:
-    """`listen` is `host:port` or `unix:path`; `address` is how people reach it, by default the same. `origins` are further addresses under
-    which a proxy serves it. Limits of a planner's idle time are in seconds. `cluster` is the address of a Ray cluster,
-    on which rooms are planned."""
+    """The server configuration.
+
+    `listen` is `host:port` or `unix:path`. `address` is the public address, by default the same. `origins` are further
+    addresses under which a proxy serves the server. `idle_seconds` is a planner's idle limit. `cluster` is the address
+    of the Ray cluster that plans rooms.
+    """
 
     data: Path
     listen: str = LISTEN
@@ -56,8 +59,7 @@ class TeamConfig:
 
     @property
     def store_address(self) -> str:
-        """The database: a file in the data folder, unless another is given; with its password, where a file has that. Raises
-        `WorkbenchError` for a file that cannot be read."""
+        """The database URL with its password, by default a file in the data folder. Raises `WorkbenchError`."""
         if not self.database_password_file:
             return self.database or f"sqlite:///{self.data / 'team.db'}"
         parts = urlsplit(self.database)
@@ -67,7 +69,7 @@ class TeamConfig:
 
     @property
     def public_address(self) -> str:
-        """How people reach it, without a slash at its end; from this machine, where nothing is said."""
+        """The address that users type, without a trailing slash; by default the one on this machine."""
         if self.address:
             return self.address.rstrip("/")
         if self.unix_socket:
@@ -77,15 +79,14 @@ class TeamConfig:
 
     @property
     def last_address(self) -> str:
-        """How people reach the server that was started last with this data folder, which may listen elsewhere than the file says; of none,
-        how they will."""
-        last = ""
+        """The public address of the last server, which the command line may have changed; else `public_address`."""
+        address = ""
         with suppress(OSError, UnicodeDecodeError):
-            last = "" if self.address else (self.data / _SERVED_AT).read_text(encoding="utf-8").strip()
-        return last or self.public_address
+            address = "" if self.address else (self.data / _SERVED_AT).read_text(encoding="utf-8").strip()
+        return address or self.public_address
 
     def remember_address(self) -> None:
-        """For `last_address`, while it is served. Nothing happens where the data folder cannot be written."""
+        """Save the address for `last_address`. A read-only data folder is ignored."""
         with suppress(OSError):
             (self.data / _SERVED_AT).write_text(f"{self.public_address}\n", encoding="utf-8")
 
@@ -95,43 +96,43 @@ class TeamConfig:
 
     @property
     def unix_socket(self) -> str | None:
-        """The path of the socket that it listens at, if that is no port."""
         return self.listen.removeprefix("unix:") if self.listen.startswith("unix:") else None
 
     @property
     def behind_proxy(self) -> bool:
-        """Whether nobody but a proxy on this machine can connect: at a socket, or at the loopback address of a server that people reach by
-        another name, or where the set-up says so (`proxied`), as in a container."""
+        """Whether only a local proxy can connect: by socket, by loopback with a public host name, or `proxied`."""
         if self.unix_socket or self.proxied:
             return True
         return _is_loopback(self.port[0]) and not _is_loopback(urlsplit(self.public_address).hostname or "")
 
     @property
     def port(self) -> tuple[str, int]:
-        """The host and the port that it listens at. Raises `WorkbenchError` for what is neither."""
+        """The host and port to listen on. Raises `WorkbenchError` if `listen` is neither that nor a socket."""
         host, _, port = self.listen.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65_535:
-            raise WorkbenchError(f"`{self.listen}` is not a place to listen at.", [f"give `{LISTEN}`", "give `unix:/run/workbench.sock`"])
+            raise WorkbenchError(
+                f"`{self.listen}` is not an address to listen on.", [f"give `{LISTEN}`", "give `unix:/run/workbench.sock`"]
+            )
         return host.strip("[]"), int(port)
 
     @classmethod
     def read(cls, data: Path, **given: Any) -> "TeamConfig":
-        """The set-up in a data folder; what is `given` and not `None` comes first. Raises `WorkbenchError` for a file that is none."""
+        """Read a data folder's configuration; `given` values take precedence. Raises `WorkbenchError`."""
         file = data / FILE
         values = _read_toml(file) if file.is_file() else {}
-        known = {each.name for each in fields(cls)} - {"data"}
+        names = {setting.name for setting in fields(cls)} - {"data"}
         for name in values:
-            if name not in known:
-                message, ways_out = unknown_name("setting", name, sorted(known))
+            if name not in names:
+                message, ways_out = unknown_name("setting", name, sorted(names))
                 raise WorkbenchError(f"{file}: {message}", ways_out)
         values |= {name: value for name, value in given.items() if value is not None}
         verify_settings(file, values)
         if "origins" in values:
             values["origins"] = tuple(values["origins"])
-        found = cls(data=data, **values)
-        if not found.unix_socket:
-            _ = found.port  # which is looked at now, and not when it is needed
-        return found
+        config = cls(data=data, **values)
+        if not config.unix_socket:
+            _ = config.port  # fails now and not when the server starts to listen
+        return config
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def read_secret(file: Path, name: str) -> str:
-    """What a file holds alone, the password of a database say. Raises `WorkbenchError`."""
+    """Read a file that contains a single secret, such as the database password. Raises `WorkbenchError`."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -153,7 +154,7 @@ def _is_loopback(host: str) -> bool:
     return host.strip("[]").lower() in ("localhost", "127.0.0.1", "::1")
 
 
-# What may stand in `team.toml`, by its type and form. Which names there are in a section, whoever reads it says.
+# Types and forms of values in `team.toml`. The names within a section are checked by the code that reads it.
 
 
 _TEXT, _FLAG, _TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
@@ -166,7 +167,7 @@ def _section(each: Mapping[str, Any] | None = None, **known: Any) -> dict[str, A
 _RULES = _section(anyone=_FLAG, domains=_TEXTS, groups=_TEXTS, admins=_TEXTS, roles=_section(_section(_TEXT)))
 _PROVIDER = _section(
     _TEXT, name={"type": "string", "pattern": r"^[a-z0-9-]{1,40}$"}, scopes=_TEXTS, rules=_RULES
-)  # its name stands in addresses
+)  # the name is part of URLs
 SCHEMA = _section(
     listen=_TEXT,
     address=_TEXT,
@@ -193,14 +194,14 @@ SCHEMA = _section(
 
 
 def verify_settings(file: Path, values: Mapping[str, Any]) -> None:
-    """Raises `WorkbenchError` for a value that none of them has."""
+    """Raise `WorkbenchError` for a value of a wrong type or form."""
     if flaw := schema_flaw(SCHEMA, values):
         raise WorkbenchError(
             f"{file}: at `{flaw[0].removeprefix('$.')}`, {flaw[1]}.", ["fix it", "see the full example in docs/team_server.md"]
         )
     for name in ("address", *(["origins"] if values.get("origins") else [])):
-        for each in [values.get(name) or "http://localhost"] if name == "address" else values[name]:
-            _verify_address(name, each, with_path=name == "address")
+        for address in [values.get(name) or "http://localhost"] if name == "address" else values[name]:
+            _verify_address(name, address, with_path=name == "address")
 
 
 def _verify_address(name: str, text: str, *, with_path: bool) -> None:

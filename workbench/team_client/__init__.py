@@ -1,4 +1,3 @@
-"""A team's server from Python: `wb.connect("https://plans.example.org")`. It needs neither the server's packages nor, until a plan is asked
-for, JAX."""
+"""Client of a team server, without its packages, and without JAX until a plan is read or written."""
 
 from workbench.team_client.client import connect as connect

@@ -1,4 +1,4 @@
-"""What a team's server answers, as values."""
+"""Records of the team server's API responses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ ENDED_STATES = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class TeamProject:
-    """A project, and the role that one has in it; `personal` is one's own."""
+    """A project with your role in it; `personal` marks your own."""
 
     slug: str
     name: str
@@ -20,7 +20,7 @@ class TeamProject:
 
 @dataclass(frozen=True, slots=True)
 class TeamPlan:
-    """A plan in a gallery: `id` is of the entry, `digest` of the document; `figures` are what each tier says, in bytes and seconds."""
+    """A plan in a gallery: `id` is the entry's, `digest` the document's; `figures` by tier are in bytes and seconds."""
 
     id: str
     project: str
@@ -40,7 +40,7 @@ class TeamPlan:
 
 @dataclass(frozen=True, slots=True)
 class TeamJob:
-    """A job as it was when the server was asked; `summary` are its figures, `problem` is why it failed."""
+    """A snapshot of a job. `summary` has its results, `problem` the reason of a failure."""
 
     id: str
     project: str
@@ -61,8 +61,9 @@ class TeamJob:
 
 @dataclass(frozen=True, slots=True)
 class TeamAssignment:
-    """An exercise as it was handed to a class: its `questions`, each with `name`, `kind`, `points` and `ask`, and the `deadline` in seconds
-    since 1970. `begun` is how many have begun; `room` is where one's own work is, empty before."""
+    """An exercise that was handed out to a class. Each of `questions` has `name`, `kind`, `points` and `ask`.
+    `deadline` is in seconds since 1970. `begun` counts the submissions; `room` is your own, empty before you start.
+    """
 
     id: str
     project: str
@@ -79,7 +80,7 @@ class TeamAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TeamVerdict:
-    """What an answer was told: its `score` of `most`, the `reasons` why it is not right, and `hints`; a `late` one does not count."""
+    """A grading: `score` out of `most`, `reasons` for lost points, and `hints`. A `late` answer does not count."""
 
     question: str
     attempt: int
@@ -94,16 +95,16 @@ class TeamVerdict:
 
 
 def read_assignment(record: Mapping[str, Any]) -> TeamAssignment:
-    same = ("id", "project", "name", "points", "deadline", "deadline_text", "begun", "page")
-    work = record["work"] or {"room": "", "score": 0.0}
-    own = {"questions": tuple(record["questions"]), "room": work["room"], "score": work["score"]}
-    return TeamAssignment(**{key: record[key] for key in same}, **own)
+    names = ("id", "project", "name", "points", "deadline", "deadline_text", "begun", "page")
+    submission = record["work"] or {"room": "", "score": 0.0}
+    others = {"questions": tuple(record["questions"]), "room": submission["room"], "score": submission["score"]}
+    return TeamAssignment(**{key: record[key] for key in names}, **others)
 
 
 def read_verdict(record: Mapping[str, Any]) -> TeamVerdict:
-    reasons = tuple(each["reason"] for each in record["checks"] if not each["is_met"])
-    same = ("question", "attempt", "score", "most", "late")
-    return TeamVerdict(**{key: record[key] for key in same}, reasons=reasons, hints=tuple(record["hints"]))
+    reasons = tuple(check["reason"] for check in record["checks"] if not check["is_met"])
+    names = ("question", "attempt", "score", "most", "late")
+    return TeamVerdict(**{key: record[key] for key in names}, reasons=reasons, hints=tuple(record["hints"]))
 
 
 def read_project(record: Mapping[str, Any]) -> TeamProject:
@@ -111,10 +112,10 @@ def read_project(record: Mapping[str, Any]) -> TeamProject:
 
 
 def read_plan(record: Mapping[str, Any]) -> TeamPlan:
-    same = ("id", "project", "digest", "name", "note", "target", "mesh", "devices", "hardware", "layout", "created", "page", "figures")
-    return TeamPlan(**{key: record[key] for key in same}, author=record["author"]["name"])
+    names = ("id", "project", "digest", "name", "note", "target", "mesh", "devices", "hardware", "layout", "created", "page", "figures")
+    return TeamPlan(**{key: record[key] for key in names}, author=record["author"]["name"])
 
 
 def read_job(record: Mapping[str, Any]) -> TeamJob:
-    same = ("id", "project", "digest", "kind", "engine", "state", "created", "page", "problem", "summary")
-    return TeamJob(**{key: record[key] for key in same}, author=record["author"]["name"])
+    names = ("id", "project", "digest", "kind", "engine", "state", "created", "page", "problem", "summary")
+    return TeamJob(**{key: record[key] for key in names}, author=record["author"]["name"])

@@ -1,10 +1,10 @@
-"""Where the address of a team's server and the token come from: what is given, else `WORKBENCH_SERVER` and `WORKBENCH_TOKEN`, else the file
-that `workbench login` wrote.
+"""Find the server URL and token: explicit arguments, then `WORKBENCH_SERVER` and `WORKBENCH_TOKEN`, then the file of
+`workbench login`.
 
 **Invariants**
 
-- The file can be read by its owner alone (0600), and is written whole or not at all.
-- A token of the file is sent to the server that it was saved for, and to no other.
+- The file is readable by its owner only (0600), and is written atomically.
+- A saved token is sent only to the server that it was saved for.
 """
 
 import json
@@ -20,7 +20,7 @@ SERVER_VARIABLE, TOKEN_VARIABLE = "WORKBENCH_SERVER", "WORKBENCH_TOKEN"
 
 
 class TeamServerError(WorkbenchError):
-    """A team's server that is not named, does not answer, or refuses; `status` is that of HTTP, 0 where there was no answer."""
+    """A missing server setting, a failed request or a refusal; `status` is the HTTP status, 0 without a response."""
 
     def __init__(self, message: str, ways_out: Any = (), status: int = 0) -> None:
         super().__init__(message, ways_out)
@@ -29,34 +29,34 @@ class TeamServerError(WorkbenchError):
 
 @dataclass(frozen=True, slots=True)
 class ServerLogin:
-    """The address of a server, without a slash at its end, and a token for it."""
+    """A server URL without a trailing slash, and a token for it."""
 
     url: str
     token: str
 
     def __repr__(self) -> str:
-        return f"ServerLogin({self.url!r})"  # a token is not to be in a log
+        return f"ServerLogin({self.url!r})"  # keeps the token out of logs
 
 
 def find_login(url: str | None = None, token: str | None = None) -> ServerLogin:
-    """The login that is meant. Raises `TeamServerError` where no server is named, or there is no token for it."""
+    """Find the server and token to use. Raises `TeamServerError` if either is missing."""
     saved = _read()
     server = url or os.environ.get(SERVER_VARIABLE) or saved.get("default")
     if not server:
         raise TeamServerError(
-            "No team's server is named.", ["workbench login https://plans.example.org", f"set {SERVER_VARIABLE}", "--server URL"]
+            "No team server is given.", ["workbench login https://plans.example.org", f"set {SERVER_VARIABLE}", "--server URL"]
         )
     server = clean_address(server)
     key = token or os.environ.get(TOKEN_VARIABLE) or saved.get("tokens", {}).get(server)
     if not key:
         raise TeamServerError(f"There is no token for {server}.", [f"workbench login {server}", f"set {TOKEN_VARIABLE}", "--token TOKEN"])
     if not key.isascii() or not key.isprintable():
-        raise TeamServerError("The token has characters that no token has.", ["copy it once more"])
+        raise TeamServerError("The token contains invalid characters.", ["copy it once more"])
     return ServerLogin(server, key)
 
 
 def save_login(login: ServerLogin) -> Path:
-    """Keep a login, which is the default from now on; the file."""
+    """Save a login as the default, and return the path of the file."""
     saved, path = _read(), login_file()
     tokens = {**saved.get("tokens", {}), login.url: login.token}
     _write(path, {"default": login.url, "tokens": tokens})
@@ -64,7 +64,7 @@ def save_login(login: ServerLogin) -> Path:
 
 
 def forget_login(url: str) -> bool:
-    """Keep the login of a server no more; whether there was one."""
+    """Delete the saved login of a server; returns whether one existed."""
     saved = _read()
     tokens = {server: token for server, token in saved.get("tokens", {}).items() if server != url}
     if len(tokens) == len(saved.get("tokens", {})):
@@ -74,7 +74,7 @@ def forget_login(url: str) -> bool:
 
 
 def clean_address(url: str) -> str:
-    """An address without what follows its path. Raises `TeamServerError` for one that is none."""
+    """Strip query and fragment of a URL. Raises `TeamServerError` if it is invalid."""
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
@@ -85,10 +85,10 @@ def clean_address(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def is_readable_on_the_way(url: str) -> bool:
-    """Whether what is sent to an address goes over a network without encryption.
+def is_unencrypted(url: str) -> bool:
+    """Whether traffic to a URL crosses a network unencrypted.
 
-    >>> is_readable_on_the_way("http://plans.example.org"), is_readable_on_the_way("http://127.0.0.1:5007")
+    >>> is_unencrypted("http://plans.example.org"), is_unencrypted("http://127.0.0.1:5007")
     (True, False)
     """
     parts = urlsplit(url)
@@ -96,19 +96,18 @@ def is_readable_on_the_way(url: str) -> bool:
 
 
 def login_file() -> Path:
-    """The file of logins, in the user's own folder of settings."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sharding-workbench" / "logins.json"
 
 
 def _read() -> dict[str, Any]:
     path = login_file()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        logins = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):
         raise TeamServerError(f"{path} cannot be read.", ["remove it, and `workbench login` again"]) from None
-    return found if isinstance(found, dict) else {}
+    return logins if isinstance(logins, dict) else {}
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""From JAX functions to programs: `trace` any function, `trace_training` a loss and an optimiser, `constrain` intermediate values."""
+"""From JAX functions to programs: `trace` any function, `trace_training` a loss and an optimizer, `constrain` values."""
 
 from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 
@@ -9,16 +9,15 @@ from workbench.tracing.grad_accumulation.micro_batch_marks import moving_average
 from workbench.tracing.grad_accumulation.micro_batch_programs import trace_micro_batch as trace_micro_batch
 from workbench.tracing.grad_accumulation.micro_batch_programs import trace_update as trace_update
 from workbench.tracing.jax_backends import silence_libtpu
-from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
-from workbench.tracing.jax_version import untested_jax as untested_jax
 from workbench.tracing.jaxpr.mark_kept_dots import keep_every_dot as keep_every_dot
 from workbench.tracing.layer_marks import fused_kernel as fused_kernel
 from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss
+from workbench.tracing.named_optimizers import optimizer as optimizer
 from workbench.tracing.trace_function import trace as trace
 from workbench.tracing.trace_inference_step import trace_inference as trace_inference
 from workbench.tracing.trace_step import trace_step as trace_step
 from workbench.tracing.trace_training_step import trace_training as trace_training
 
-silence_libtpu()  # before anything here starts JAX's backends
+silence_libtpu()  # must run before JAX's backends start

@@ -1,8 +1,8 @@
-"""Which results of a step become which arguments of the next step.
+"""Determines which results of a step become which arguments of the next step.
 
-Structure decides: an argument is carried by the part of the result that has the same pytree with the same keys, shapes and dtypes. A bare
-array, or a tuple of them, has no keys, so that a loss looks like a learning rate: it is carried only where its name, or what the result
-is computed from, says so. Where neither does, the user has to state it.
+An argument is carried by the subtree of the result with the same pytree structure, keys, shapes and dtypes. A bare
+array or a tuple of arrays has no keys, and a loss looks like a learning rate: it is carried only if its name, or the
+inputs of the result, say so. Otherwise the user has to state it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +25,7 @@ STATE_NAMES = ("state", "cache", "carry", "key", "rng", "count", "counter", "ema
 
 @dataclass(frozen=True, slots=True)
 class StepArgument(Leaves):
-    """One argument of a step: its `name` in the signature, the `root` of its paths, the index of its first leaf, and whether its name says
-    that it is state."""
+    """One argument of a step; `root` begins its paths, `first` is its first leaf, `is_state` is by name."""
 
     name: str = ""
     root: str = ""
@@ -40,7 +39,7 @@ class StepArgument(Leaves):
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """A subtree of a step's result, the keys that lead to it, and the index of its first leaf."""
+    """A subtree of a step's result, with the keys that lead to it and the index of its first leaf."""
 
     keys: tuple[KeyEntry, ...]
     tree: Any
@@ -55,7 +54,7 @@ class ResultPart:
         return range(self.first, self.first + len(jax.tree.leaves(self.tree)))
 
     def children(self) -> Iterator["ResultPart"]:
-        """The subtrees one level below; a leaf has none."""
+        """The subtrees one level below; none for a leaf."""
         first = self.first
         for keys, tree in jax.tree_util.tree_flatten_with_path(self.tree, is_leaf=lambda each: each is not self.tree)[0]:
             if keys:
@@ -63,14 +62,13 @@ class ResultPart:
                 first = part.leaves.stop
 
     def walk(self) -> Iterator["ResultPart"]:
-        """This subtree and all below it."""
         yield self
-        for each in self.children():
-            yield from each.walk()
+        for child in self.children():
+            yield from child.walk()
 
 
 class ResultReads:
-    """The argument leaves that results of `step(*trees)` are computed from. The step is traced on first use."""
+    """The argument leaves that results of `step(*trees)` depend on. The step is traced on first use."""
 
     def __init__(self, step: Callable[..., Any], trees: Sequence[Any]) -> None:
         self._step, self._trees = step, trees
@@ -80,14 +78,14 @@ class ResultReads:
         return jax.make_jaxpr(partial(self._step))(*self._trees).jaxpr
 
     def find(self, results: range) -> tuple[frozenset[int], bool]:
-        """The argument leaves that these result leaves read, and whether anything is computed of them: a step may return an input."""
+        """The argument leaves that these result leaves read, and whether anything is computed from them."""
         needed = [i in results for i in range(len(self._jaxpr.outvars))]
         live, used = partial_eval.dce_jaxpr(self._jaxpr, needed)
-        return frozenset(i for i, each in enumerate(used) if each), _computes(live)
+        return frozenset(i for i, is_used in enumerate(used) if is_used), _computes(live)
 
 
 class _Confidence(Enum):
-    """Whether an argument without keys is carried by a result of its shape."""
+    """Return whether an argument without keys is carried by a result of its shape."""
 
     NONE = 0
     SHAPE = 1
@@ -95,56 +93,55 @@ class _Confidence(Enum):
 
 
 def stated_carried(arguments: Sequence[StepArgument], result: Any, stated: Mapping[str, int | str], name: str) -> dict[int, ResultPart]:
-    """The result that each argument becomes, by the index of the argument, as the user states it, `{"params": 0, "ema": "state/ema"}`.
+    """The result that each argument becomes, as the user states it: `{"params": 0, "ema": "state/ema"}`.
 
-    Raises `TraceError` for an unknown name or path, a result that is given twice, and a result that is not like its argument.
+    Raises `TraceError` for an unknown name or path, a result that is given twice, and a result unlike its argument.
     """
-    indices = {each.name: i for i, each in enumerate(arguments)}
+    indices = {item.name: i for i, item in enumerate(arguments)}
     parts = {part.path: part for part in ResultPart((), result).walk()}
-    found: dict[int, ResultPart] = {}
-    for argument, place in stated.items():
+    carried: dict[int, ResultPart] = {}
+    for argument, stated_path in stated.items():
         if argument not in indices:
             raise TraceError(*unknown_name("argument", argument, indices, f" of `{name}`"))
-        path = "" if place == "result" else str(place).removeprefix("result/").removeprefix("/")
+        path = "" if stated_path == "result" else str(stated_path).removeprefix("result/").removeprefix("/")
         if path not in parts:
-            raise TraceError(*unknown_name("result", path, [each for each in parts if each], f" of `{name}`"))
+            raise TraceError(*unknown_name("result", path, [item for item in parts if item], f" of `{name}`"))
         _verify_alike(arguments[indices[argument]], parts[path], name)
-        _verify_free(arguments, found, parts[path], argument, name)
-        found[indices[argument]] = parts[path]
-    return found
+        _verify_free(arguments, carried, parts[path], argument, name)
+        carried[indices[argument]] = parts[path]
+    return carried
 
 
 def find_carried(arguments: Sequence[StepArgument], result: Any, reads: ResultReads, name: str) -> dict[int, ResultPart]:
-    """The result that each carried argument becomes in the next step, by the index of the argument.
+    """The result that each carried argument becomes in the next step, by argument index.
 
-    Raises `TraceError` where more than one answer is possible, and where a result has the keys of an argument that is called state, but
-    other shapes or dtypes.
+    Raises `TraceError` if that is ambiguous, and if a state argument's keys are returned with other shapes or dtypes.
     """
     parts = list(_topmost_matches(ResultPart((), result), arguments))
-    found: dict[int, ResultPart] = {}
+    carried: dict[int, ResultPart] = {}
     for index, argument in enumerate(arguments):
-        alike = [each for each in parts if _is_alike(argument, each) and each not in found.values()]
-        if index in found or not alike:
+        matches = [item for item in parts if _is_alike(argument, item) and item not in carried.values()]
+        if index in carried or not matches:
             continue
         if _has_keys(argument.structure):
-            group = [i for i, each in enumerate(arguments) if i not in found and _is_alike(each, alike[0])]
-            found |= _match_in_order(arguments, group, alike, reads, name)
-        elif (part := _match_keyless(index, argument, alike, reads, name)) is not None:
-            found[index] = part
-    for index, argument in enumerate(arguments if found else ()):
-        if index not in found and argument.is_state:
-            _verify_not_changed(argument, result, found, name)
-    return found
+            group = [i for i, item in enumerate(arguments) if i not in carried and _is_alike(item, matches[0])]
+            carried |= _match_in_order(arguments, group, matches, reads, name)
+        elif (part := _match_keyless(index, argument, matches, reads, name)) is not None:
+            carried[index] = part
+    for index, argument in enumerate(arguments if carried else ()):
+        if index not in carried and argument.is_state:
+            _verify_not_changed(argument, result, carried, name)
+    return carried
 
 
 def _computes(jaxpr: Any) -> bool:
-    """Whether a jaxpr does more than return what it is given; a call of a jitted function that does not is no computation."""
+    """Return whether a jaxpr computes anything, beyond calling jitted functions that only return their arguments."""
     return any(eqn.primitive.name not in ("jit", "pjit") or _computes(eqn.params["jaxpr"].jaxpr) for eqn in jaxpr.eqns)
 
 
 def _topmost_matches(part: ResultPart, arguments: Sequence[StepArgument]) -> Iterator[ResultPart]:
-    """The subtrees that are like an argument, and not within another such subtree: the moments of an optimiser are like the parameters."""
-    if any(_is_alike(each, part) for each in arguments):
+    """The topmost subtrees like an argument: an optimizer's moments further down are like the parameters too."""
+    if any(_is_alike(argument, part) for argument in arguments):
         yield part
     else:
         for child in part.children():
@@ -156,7 +153,7 @@ def _is_alike(argument: StepArgument, part: ResultPart) -> bool:
 
 
 def _has_keys(structure: Any) -> bool:
-    """Whether a pytree says more than an order of arrays: it has a dictionary, a class, or a named tuple in it."""
+    """Return whether a pytree contains a dictionary, a class or a named tuple."""
     kind = structure.node_data()
     if kind is None:
         return False
@@ -164,37 +161,36 @@ def _has_keys(structure: Any) -> bool:
 
 
 def _is_called(part: ResultPart, name: str) -> bool:
-    """Whether the step returns `{"params": ...}` with the argument's own name. Metrics further down may repeat the name of an input."""
+    """Return whether the result is a top-level entry with this name; nested metrics may repeat an input's name."""
     return len(part.keys) == 1 and isinstance(part.keys[0], DictKey | GetAttrKey) and part.path == name
 
 
 def _is_aligned(index: int, part: ResultPart) -> bool:
-    """Whether argument and result are at the same position."""
     return part.keys == (SequenceKey(index),) or (index == 0 and not part.keys)
 
 
 def _match_in_order(
     arguments: Sequence[StepArgument], group: Sequence[int], parts: Sequence[ResultPart], reads: ResultReads, name: str
 ) -> dict[int, ResultPart]:
-    """Arguments of one structure with the results of that structure: by name, then in order. Of more results than arguments those at the
-    same position count; of more arguments than results the only one that a result reads. Raises `TraceError` where it reads several: online
-    and target parameters, a student and its teacher."""
-    found = {i: part for i in group for part in parts if _is_called(part, arguments[i].name)}
-    indices, left = [i for i in group if i not in found], [each for each in parts if each not in found.values()]
-    if len(indices) == len(left):
-        return found | dict(zip(indices, left, strict=True))
-    if len(indices) > len(left):
-        found |= {i: part for part in left if (i := _only_one_read(arguments, indices, part, reads)) is not None}
+    """Match arguments and results of one structure: by name, then by order, position, or what a result reads.
+
+    Raises `TraceError` if a result reads several, such as a student and its teacher.
+    """
+    matched = {i: part for i in group for part in parts if _is_called(part, arguments[i].name)}
+    indices, rest = [i for i in group if i not in matched], [item for item in parts if item not in matched.values()]
+    if len(indices) == len(rest):
+        return matched | dict(zip(indices, rest, strict=True))
+    if len(indices) > len(rest):
+        matched |= {i: part for part in rest if (i := _only_one_read(arguments, indices, part, reads)) is not None}
     else:
-        found |= {i: part for i in indices for part in left if _is_aligned(i, part)}
-    indices, left = [i for i in indices if i not in found], [each for each in left if each not in found.values()]
-    if indices and left:
-        raise _ambiguous([arguments[i] for i in indices], left, name)
-    return found
+        matched |= {i: part for i in indices for part in rest if _is_aligned(i, part)}
+    indices, rest = [i for i in indices if i not in matched], [item for item in rest if item not in matched.values()]
+    if indices and rest:
+        raise _ambiguous([arguments[i] for i in indices], rest, name)
+    return matched
 
 
 def _only_one_read(arguments: Sequence[StepArgument], indices: Sequence[int], part: ResultPart, reads: ResultReads) -> int | None:
-    """The index of the argument that a result is computed from, if it reads one of them alone."""
     leaves, _ = reads.find(part.leaves)
     read = [i for i in indices if leaves.intersection(arguments[i].leaves)]
     return read[0] if len(read) == 1 else None
@@ -202,20 +198,20 @@ def _only_one_read(arguments: Sequence[StepArgument], indices: Sequence[int], pa
 
 def _match_keyless(index: int, argument: StepArgument, parts: Sequence[ResultPart], reads: ResultReads, name: str) -> ResultPart | None:
     """The result that a bare array, or a tuple of arrays, becomes; `None` for an input that is new in each step."""
-    named = [each for each in parts if _is_called(each, argument.name)]
-    if named:
-        return named[0]
-    places = [each for each in parts if all(isinstance(key, SequenceKey) for key in each.keys)]
-    confidence = [_weigh(index, argument, each, reads) for each in places]
-    sure = [each for each, weight in zip(places, confidence, strict=True) if weight is _Confidence.SURE]
-    aligned = [each for each in sure if _is_aligned(index, each)]
-    if aligned or len(sure) == 1:
-        return (aligned or sure)[0]
-    is_scalar = all(not spec.shape for spec in argument.specs)  # a temperature that the loss reads is no state; its place would say so
+    same_name = [candidate for candidate in parts if _is_called(candidate, argument.name)]
+    if same_name:
+        return same_name[0]
+    candidates = [candidate for candidate in parts if all(isinstance(key, SequenceKey) for key in candidate.keys)]
+    confidence = [_weigh(index, argument, candidate, reads) for candidate in candidates]
+    certain = [candidate for candidate, weight in zip(candidates, confidence, strict=True) if weight is _Confidence.SURE]
+    aligned = [candidate for candidate in certain if _is_aligned(index, candidate)]
+    if aligned or len(certain) == 1:
+        return (aligned or certain)[0]
+    is_scalar = all(not spec.shape for spec in argument.specs)  # e.g. a temperature is not state, unless its position says so
     possible = [
-        each
-        for each, weight in zip(places, confidence, strict=True)
-        if weight is not _Confidence.NONE and (not is_scalar or _is_aligned(index, each))
+        candidate
+        for candidate, weight in zip(candidates, confidence, strict=True)
+        if weight is not _Confidence.NONE and (not is_scalar or _is_aligned(index, candidate))
     ]
     if possible:
         raise _ambiguous([argument], possible, name)
@@ -223,33 +219,33 @@ def _match_keyless(index: int, argument: StepArgument, parts: Sequence[ResultPar
 
 
 def _weigh(index: int, argument: StepArgument, part: ResultPart, reads: ResultReads) -> _Confidence:
-    """How strongly a result looks like the argument's next value.
+    """Estimate whether a result is the argument's next value.
 
-    It does not where it reads the argument not at all or returns it as it is (a learning rate among the metrics), unless it is an array,
-    the first argument and the first result; it does where it is computed from the argument alone: a counter, a key, a schedule.
+    No if it does not depend on the argument or returns it unchanged (a learning rate among the metrics), except an
+    array that is first in both; yes if it depends on the argument alone (a counter, key or schedule).
     """
     if not argument.paths:
         return _Confidence.SURE if _is_aligned(index, part) else _Confidence.NONE
-    read, is_computed = reads.find(part.leaves)
+    leaves_read, is_computed = reads.find(part.leaves)
     is_array = any(spec.shape for spec in argument.specs)
     is_first = index == 0 and _is_aligned(index, part) and is_array
-    if not read.intersection(argument.leaves) or not (is_computed or argument.is_state or is_first):
+    if not leaves_read.intersection(argument.leaves) or not (is_computed or argument.is_state or is_first):
         return _Confidence.NONE
     is_key = all(jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key) for spec in argument.specs)
-    is_sure = argument.is_state or is_first or is_key or read.issubset(argument.leaves)
+    is_sure = argument.is_state or is_first or is_key or leaves_read.issubset(argument.leaves)
     return _Confidence.SURE if is_sure else _Confidence.SHAPE
 
 
 def _ambiguous(arguments: Sequence[StepArgument], parts: Sequence[ResultPart], name: str) -> TraceError:
-    takes = ", ".join(f"`{each.name}`" for each in arguments)
-    returns = ", ".join(f"`{each.path or 'result'}`" for each in parts)
-    first, place = arguments[0].name, parts[0].path
-    shown = place if place.isdigit() else f'"{place}"'
+    takes = ", ".join(f"`{item.name}`" for item in arguments)
+    returns = ", ".join(f"`{item.path or 'result'}`" for item in parts)
+    first, result_path = arguments[0].name, parts[0].path
+    result_text = result_path if result_path.isdigit() else f'"{result_path}"'
     return TraceError(
         f"`{name}` takes {takes} and returns {returns} of the same structure, shapes and dtypes; it is ambiguous whether one becomes the "
         "other in the next step.",
         [
-            f'state everything that is carried, `carried={{"{first}": {shown}, ...}}`',
+            f'state everything that is carried, `carried={{"{first}": {result_text}, ...}}`',
             f"state what else is carried, without `{first}`, if it is new in each step",
             "return the results as a dict with the names of the arguments",
         ],
@@ -274,10 +270,9 @@ def _verify_free(arguments: Sequence[StepArgument], found: Mapping[int, ResultPa
 
 
 def _verify_not_changed(argument: StepArgument, result: Any, found: Mapping[int, ResultPart], name: str) -> None:
-    """Raises `TraceError` for state whose keys are returned with another shape or dtype."""
-    taken = {leaf for part in found.values() for leaf in part.leaves}
+    used_leaves = {leaf for part in found.values() for leaf in part.leaves}
     for part in ResultPart((), result).walk():
-        is_free = _has_keys(argument.structure) and argument.paths and not taken.intersection(part.leaves)
+        is_free = _has_keys(argument.structure) and argument.paths and not used_leaves.intersection(part.leaves)
         if is_free and jax.tree.structure(part.tree) == argument.structure:
             raise TraceError(
                 f"`{argument.name}` of `{name}` is state, and result `{part.path}` has its structure, but "

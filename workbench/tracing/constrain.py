@@ -1,7 +1,7 @@
 """Sharding constraints on intermediate values of a function, without editing the function.
 
-The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and
-custom derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows
+The function's jaxpr is rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat
+and custom derivatives keep their structure. Paths are those of reports
 (`propagation.module.source_location.readable_path`).
 """
 
@@ -21,17 +21,14 @@ Constraints = Sequence[tuple[str, Sharding]]
 
 
 class Caller(NamedTuple):
-    """Where a jaxpr is called: the named scope, and the user's line if the function is a library's."""
+    """The call of a jaxpr: its named scope, and the user's line if the function is a library's."""
 
     scope: str = ""
     line: str = ""
 
 
 def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.sharding.Mesh) -> Callable[..., tuple[Any, ...]]:
-    """`call` with a sharding constraint on each intermediate value that a pattern selects; `call` returns a flat tuple of arrays.
-
-    A constraint applies to values of its rank; `?` entries are left to the partitioner.
-    """
+    """`call`, which returns a flat tuple, with constraints on selected values of their rank; `?` stays open."""
     if not constraints:
         return call
 
@@ -60,15 +57,17 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], caller: Ca
         source = (caller.line or source_line(eqn)) if any(is_line(pattern) for pattern, _ in constraints) else ""
         params = _rebuild_params(eqn.params, Caller(inner, source if caller.line or calls_library(eqn) else ""), constraints, mesh)
         outputs = _evaluate_equation(jaxpr, eqn.replace(params=params), read)
-        values.update(zip(eqn.outvars, (_constrain_value(each, path, source, constraints, mesh) for each in outputs), strict=True))
+        values.update(zip(eqn.outvars, (_constrain_value(output, path, source, constraints, mesh) for output in outputs), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
 def _evaluate_equation(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """The results of one equation, which keep its named scope and the user's source line: JAX evaluates it as a jaxpr of its own."""
+    """Evaluate one equation as a separate jaxpr, which keeps its named scope and source line."""
     variables = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal)))
-    alone = jaxpr.replace(constvars=[], invars=variables, outvars=eqn.outvars, eqns=[eqn], debug_info=jaxpr.debug_info.with_unknown_names())
-    results: list[Any] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(alone, ()))(*map(read, variables))
+    single = jaxpr.replace(
+        constvars=[], invars=variables, outvars=eqn.outvars, eqns=[eqn], debug_info=jaxpr.debug_info.with_unknown_names()
+    )
+    results: list[Any] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(single, ()))(*map(read, variables))
     return results
 
 
@@ -82,7 +81,7 @@ def _constrain_value(value: Any, path: str, source: str, constraints: Constraint
 def _rebuild_params(params: dict[str, Any], caller: Caller, constraints: Constraints, mesh: Any) -> dict[str, Any]:
     rebuild = partial(_rebuild_jaxpr, caller=caller, constraints=constraints, mesh=mesh)
     return {
-        key: tuple(rebuild(each) for each in value) if isinstance(value, tuple) and value and _is_jaxpr(value[0]) else rebuild(value)
+        key: tuple(rebuild(item) for item in value) if isinstance(value, tuple) and value and _is_jaxpr(value[0]) else rebuild(value)
         for key, value in params.items()
     }
 

@@ -1,7 +1,7 @@
-"""Calls from a traced function back to Python on the host: which can be planned, and what to write in place of the others.
+"""Host callbacks in a traced function: some can be planned, the others are refused with an alternative.
 
-A print of the device (`jax.debug.print`, `jax.debug.callback`) is planned as it is compiled: what it prints is gathered on one device. One
-that returns a value, or has an effect that must not be lost, stops every device in every step, and is named instead.
+A print (`jax.debug.print`, `jax.debug.callback`) is planned as compiled: its operands are gathered on one device. A
+callback that returns a value, or has an effect that must not be lost, stops every device in every step, and is refused.
 """
 
 from collections.abc import Iterator
@@ -33,21 +33,20 @@ class _HostCall(NamedTuple):
         return f"`{self.kind}`{where}" if " " not in self.kind else f"{self.kind}{where}"
 
 
-def refuse_host_calls(jaxpr: Any, name: str) -> None:
-    """Raises `TraceError` for calls back to the host that cannot be planned, each with its line and the bytes it would gather."""
-    largest: dict[tuple[str, str], _HostCall] = {}  # at one line, as Equinox makes several of one check
+def verify_no_host_calls(jaxpr: Any, name: str) -> None:
+    """Raise `TraceError` for host callbacks that cannot be planned, each with its line and the bytes it would gather."""
+    largest: dict[tuple[str, str], _HostCall] = {}  # per line, as Equinox makes several callbacks for one check
     for call in _find_calls(jaxpr):
         largest[call[:2]] = max(call, largest.get(call[:2], call))
-    if not (found := list(largest.values())):
+    if not (calls := list(largest.values())):
         return
-    named = ", ".join(f"{call}, whose operands of {format_bytes(call.bytes)} one device would gather" for call in found[:_MOST_NAMED])
-    more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    ways_out = [_WAYS_OUT[kind] for kind in dict.fromkeys(call.kind for call in found)]
-    raise TraceError(f"`{name}` calls back to the host in every step: {named}{more}.", ways_out)
+    described = ", ".join(f"{call}, whose operands of {format_bytes(call.bytes)} one device would gather" for call in calls[:_MOST_NAMED])
+    more = f", and {len(calls) - _MOST_NAMED} more" if len(calls) > _MOST_NAMED else ""
+    ways_out = [_WAYS_OUT[kind] for kind in dict.fromkeys(call.kind for call in calls)]
+    raise TraceError(f"`{name}` calls back to the host in every step: {described}{more}.", ways_out)
 
 
 def _find_calls(jaxpr: Any) -> Iterator[_HostCall]:
-    """The calls of a jaxpr and of those in its equations, at the innermost line that is known."""
     for eqn, around in equations_below(jaxpr):
         if (kind := _kind_of(eqn)) is not None:
             source = next(filter(None, map(source_line, (eqn, *reversed(around)))), "")

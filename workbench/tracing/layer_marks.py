@@ -24,22 +24,21 @@ _Result = TypeVar("_Result")
 
 
 def layer(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """`fn`, marked as a layer: the unit for which a plan's remat policy decides what is kept and what is recomputed.
+    """`fn`, marked as a layer: the unit to which a plan's remat policy applies.
 
-    Arguments are pytrees of arrays; bind anything else with `functools.partial` first. Outside a plan everything is kept, as without the
-    mark.
+    Arguments are pytrees of arrays; bind anything else with `functools.partial` first. Outside a plan everything is
+    kept, as without the mark.
     """
     return jax.checkpoint(fn, policy=keep_everything, prevent_cse=False)
 
 
 def keep_everything(primitive: Any, *operands: Any, **params: Any) -> bool:  # noqa: ARG001 - the signature of a checkpoint policy
-    """The checkpoint policy of a marked layer, by which the tracer recognises it."""
+    """The checkpoint policy of a marked layer, by which the tracer recognizes it."""
     return True
 
 
 def policy_of(remat: Remat) -> Callable[..., Any] | None:
-    """JAX's checkpoint policy for what a layer keeps; `None` keeps nothing. That of `dots_every` is for layers which `mark_kept_dots` has
-    been through."""
+    """JAX's checkpoint policy for a layer; `None` keeps nothing. `dots_every` needs layers from `mark_kept_dots`."""
     match remat.policy:
         case "dots":
             return jax.checkpoint_policies.dots_saveable
@@ -55,7 +54,6 @@ def policy_of(remat: Remat) -> Callable[..., Any] | None:
 
 
 def _named_policy(names: Sequence[str], offloaded: Sequence[str]) -> Callable[..., Any]:
-    """The policy that keeps `names` on the device and `offloaded` in the host's memory."""
     if not offloaded:
         return jax.checkpoint_policies.save_only_these_names(*names)
     return jax.checkpoint_policies.save_and_offload_only_these_names(
@@ -66,16 +64,17 @@ def _named_policy(names: Sequence[str], offloaded: Sequence[str]) -> Callable[..
     )
 
 
-# `fused_kernel`: what is traced inside is one hand-written kernel on the target.
+# `fused_kernel`: operations traced inside are one hand-written kernel on the target.
 
 
 def fused_kernel(name: str, *, work: float = 1.0) -> AbstractContextManager[None]:
-    """A named scope that the planner treats as one kernel, as a Pallas or cuDNN kernel would implement it.
+    """A named scope that the planner treats as one kernel, such as a Pallas or cuDNN kernel.
 
-    Values that no one outside reads are never stored; traffic is only the scope's inputs and outputs. `work` is the share of the dots that
-    the kernel computes, 0.5 for an attention that skips what its causal mask hides. A compiled or live run computes the plain form. What
-    the backward pass needs is kept unless the call itself is under `jax.checkpoint`, that of the function called in the scope; under a
-    checkpoint of a whole layer it is computed again, and kept until that layer's backward pass has used it.
+    Values without readers outside are never stored; traffic is only the scope's inputs and outputs. `work` is the
+    fraction of the dots that the kernel computes, 0.5 for an attention that skips its causal mask. A compiled or live
+    run computes the plain form. The residuals are kept unless the function called in the scope is itself under
+    `jax.checkpoint`; under a checkpoint of a whole layer they are recomputed, and kept until that layer's backward pass
+    has used them.
 
     >>> with fused_kernel("softmax"):
     ...     pass

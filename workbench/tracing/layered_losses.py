@@ -19,8 +19,9 @@ Loss = Callable[[Any, Any], Any]
 def sequential_loss(layers: Sequence[LayerFunction], final: Callable[[Any, Any], Any], names: Sequence[str] = ()) -> Loss:
     """`loss(params, batch)` of layers one after the other.
 
-    `params` is a sequence, the weights of each layer; `batch["x"]` goes into the first layer, and `final(x, batch)` makes the loss of what
-    the last one returns (any pytree between them). Raises `PipelineError`, when traced, for a layer that is not a pure function.
+    `params` is a sequence, the weights of each layer; `batch["x"]` goes into the first layer, and `final(x, batch)`
+    computes the loss from the last layer's result (any pytree in between). Raises `PipelineError`, when traced, for a
+    layer that is not a pure function.
     """
     if not layers:
         raise PipelineError("The list of layers is empty.", ["pass at least one layer"])
@@ -41,9 +42,9 @@ def sequential_loss(layers: Sequence[LayerFunction], final: Callable[[Any, Any],
 
 
 def scanned_loss(layer: LayerFunction, final: Callable[[Any, Any], Any]) -> Loss:
-    """`loss(params, batch)` of equal layers: `params["layers"]` holds their weights stacked, `[layers, ...]`; else as `sequential_loss`.
+    """`loss(params, batch)` of equal layers whose weights are stacked in `params["layers"]`, `[layers, ...]`.
 
-    Raises `PipelineError`, when traced, if a layer returns another shape than it is given.
+    Otherwise as `sequential_loss`. Tracing raises `PipelineError` if a layer's output does not have the shape of its input.
     """
 
     def loss(params: Any, batch: Any) -> Any:
@@ -58,13 +59,13 @@ def scanned_loss(layer: LayerFunction, final: Callable[[Any, Any], Any]) -> Loss
 
 
 def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
-    """Raises `PipelineError` for a layer that does more than return a value, or not the same one each time it is traced."""
+    """Raise `PipelineError` for a layer with side effects or state, or whose traces differ."""
     specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (weights, x))
     name = getattr(layer, "__name__", type(layer).__name__)
-    ways_out = ["pass what it reads as weights or input, and return what it makes", "give it a random key in its input"]
+    ways_out = ["pass its inputs as weights or input, and return its outputs", "give it a random key in its input"]
     keeps = f"Layer `{title}` ({name}) keeps state between calls, or reads a value outside its arguments."
     try:
-        first, second = (jax.make_jaxpr(partial(layer))(*specs) for _ in range(2))  # anew: JAX remembers a function it traced
+        first, second = (jax.make_jaxpr(partial(layer))(*specs) for _ in range(2))  # `partial` avoids JAX's trace cache
     except jax.errors.UnexpectedTracerError as error:
         raise PipelineError(keeps, ways_out) from error
     if first.effects:
@@ -78,10 +79,10 @@ def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
 
 
 def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:
-    given, returned = _spec_text(x), _spec_text(jax.eval_shape(layer, weights, x))
-    if given != returned:
+    input_text, output_text = _spec_text(x), _spec_text(jax.eval_shape(layer, weights, x))
+    if input_text != output_text:
         raise PipelineError(
-            f"A scanned layer must return its input shape and type; this one is given {given} and returns {returned}.",
+            f"A scanned layer must return its input shape and type; this one takes {input_text} and returns {output_text}.",
             ["project back to the shape it was given", "use `sequential_loss`, whose layers may differ"],
         )
 

@@ -11,7 +11,7 @@ from workbench.errors import TraceError
 
 
 def path_of(root: str, keys: tuple[KeyEntry, ...]) -> str:
-    """The path of a leaf below argument `root`."""
+    """The path of a leaf of argument `root`."""
     return "/".join((root, *(_key_text(key) for key in keys)))
 
 
@@ -33,17 +33,14 @@ def named_leaves(root: str, tree: Any) -> tuple[list[str], list[Any]]:
 
 
 def _explicit_sharding(leaf: jax.ShapeDtypeStruct) -> NamedSharding | None:
-    """The sharding that is part of the leaf's type: over explicit mesh axes. Over others it only says where an array happens to be."""
+    """The leaf's sharding over explicit mesh axes; others only describe where an array happens to be."""
     sharding = leaf.sharding
     is_explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
     return sharding if is_explicit else None
 
 
 def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and explicit sharding of a leaf, whether an array, a number or a `ShapeDtypeStruct`.
-
-    Raises `TraceError` for anything else.
-    """
+    """Shape, dtype and explicit sharding of an array, number or `ShapeDtypeStruct`; else raises `TraceError`."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type, sharding=_explicit_sharding(leaf))
     try:
@@ -57,7 +54,7 @@ def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A pytree taken apart: the path, the example and the shape and type of each leaf."""
+    """A flattened pytree: the path, the example, and the shape and type of each leaf."""
 
     paths: list[str]
     examples: list[Any]
@@ -66,12 +63,12 @@ class Leaves:
 
     @classmethod
     def of(cls, root: str, tree: Any) -> "Leaves":
-        """Raises `TraceError` for a leaf that is no array."""
+        """Flatten a pytree; raises `TraceError` for a leaf that is not an array."""
         paths, examples = named_leaves(root, tree)
         try:
             specs = [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)]
         except TraceError as error:
-            if not any(each.__module__.partition(".")[0] == "equinox" for each in type(tree).__mro__):
+            if not any(base.__module__.partition(".")[0] == "equinox" for base in type(tree).__mro__):
                 raise
             name = type(tree).__name__
             ways_out = [f"give the {name} to `wb.from_equinox(model, loss, batch)`, which separates non-arrays from the step"]
@@ -79,5 +76,5 @@ class Leaves:
         return cls(paths, examples, specs, jax.tree.structure(tree))
 
     def tree(self, leaves: Any = None) -> Any:
-        """The pytree of these leaves, or of the specs."""
+        """The pytree of these leaves, by default of the specs."""
         return jax.tree.unflatten(self.structure, self.specs if leaves is None else leaves)

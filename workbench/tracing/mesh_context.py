@@ -1,22 +1,28 @@
-"""The device mesh around a trace (`jax.set_mesh`, `with mesh:`), and how the arguments of a program are laid out by themselves.
+"""The device mesh around a trace (`jax.set_mesh`, `with mesh:`), and the existing shardings of a program's arguments.
 
-A program is traced again later, elsewhere: for another remat policy, in a worker process. So the mesh around the first trace goes with it,
-as an abstract mesh, which needs no devices.
+A program is traced again later, elsewhere: for another remat policy, or in a worker process. So the first trace's mesh
+is kept as an abstract mesh, which needs no devices.
 """
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from workbench.core.program import MeshAxes
 from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import NOTHING_WRITTEN, WrittenShardings
+from workbench.tracing.resized_meshes import is_another
+
+T = TypeVar("T")
 
 
-def keep_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` under the mesh that is around it now, whenever it is called; itself where there is none."""
+def bind_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` bound to the current mesh context; unchanged if there is none."""
     mesh = _current_mesh()
     if mesh is None:
         return function
@@ -32,7 +38,7 @@ def keep_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _current_mesh() -> AbstractMesh | None:
-    """Of `jax.set_mesh`, else of a `with mesh:` block, which JAX keeps elsewhere and has no public function for."""
+    """The mesh of `jax.set_mesh`, or of a `with mesh:` block, for which JAX has no public accessor."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         from jax._src.mesh import thread_resources
@@ -41,16 +47,26 @@ def _current_mesh() -> AbstractMesh | None:
     return None if mesh.empty else AbstractMesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
 
 
+def call_over(axes: MeshAxes, function: Callable[[], T]) -> T:
+    """The result of `function`, which enters its own mesh; in a thread of its own where another mesh than that of these axes is around, for
+    JAX replaces a mesh by one of the same size only."""
+    around = _current_mesh()
+    if around is None or not is_another(around, axes):
+        return function()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, function).result()
+
+
 def written_shardings(leaves: Sequence[Any]) -> WrittenShardings:
     """The shardings of arrays and `jax.ShapeDtypeStruct`s over named mesh axes."""
     shardings = [_named_sharding(leaf) for leaf in leaves]
-    meshes = [each.mesh for each in shardings if each is not None]
+    meshes = [item.mesh for item in shardings if item is not None]
     if not meshes:
         return NOTHING_WRITTEN
     axes = {name: size for mesh in meshes for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True)}
     explicit = dict.fromkeys(name for mesh in meshes for name in _explicit_axes(mesh))
-    found = (None if each is None else read_spec(each.spec, getattr(leaf, "ndim", 0)) for leaf, each in zip(leaves, shardings, strict=True))
-    return WrittenShardings(tuple(axes.items()), tuple(explicit), tuple(found))
+    specs = (None if item is None else read_spec(item.spec, getattr(leaf, "ndim", 0)) for leaf, item in zip(leaves, shardings, strict=True))
+    return WrittenShardings(tuple(axes.items()), tuple(explicit), tuple(specs))
 
 
 def _named_sharding(leaf: Any) -> NamedSharding | None:

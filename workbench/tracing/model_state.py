@@ -1,7 +1,8 @@
-"""What a model carries from step to step besides its parameters: running statistics, random keys, counters; no gradient is taken of it. And
-casts of floating-point arrays at a function's edges."""
+"""Model state without gradients (running statistics, random keys, counters), frozen parameters, and dtype casts at a
+function's boundaries.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from workbench.tracing.leaves import Leaves, named_leaves
 
 
 class WithState(NamedTuple):
-    """The second argument of a loss that has state."""
+    """The second argument of a loss with state."""
 
     state: Any
     batch: Any
@@ -28,7 +29,7 @@ def pack_state(loss: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def verify_state(state: Leaves, result: Any, name: str) -> None:
-    """Raises `TraceError` if a loss, whose result has these shapes, does not return a value with the state that goes into the next step."""
+    """Raise `TraceError` unless a loss with a result of these shapes returns its value and a matching new state."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise TraceError(
             f"`{name}` takes state and returns {_kind_of(result)}; it must return its value and the new state.",
@@ -36,22 +37,24 @@ def verify_state(state: Leaves, result: Any, name: str) -> None:
         )
     if difference := first_difference(state, result[1], "state"):
         raise TraceError(
-            f"The state that `{name}` returns is not like the one it takes: {difference}.",
+            f"The state that `{name}` returns differs from the state it takes: {difference}.",
             ["return every leaf, changed or not, in the shape and type it was given", "cast it back, `.astype(...)`"],
         )
 
 
 def first_difference(given: Leaves, returned: Any, root: str) -> str:
-    """In words, the first leaf in which a pytree of shapes differs from the one it is to replace; empty if there is none."""
+    """A message on the first leaf in which a pytree of shapes differs from `given`; empty if there is none."""
     paths, leaves = named_leaves(root, returned)
     paths = paths if root else [path.partition("/")[2] for path in paths]
     if paths != given.paths:
-        gone, new = (next((path for path in one if path not in other), "") for one, other in ((given.paths, paths), (paths, given.paths)))
-        return f"`{gone}` is not returned" if gone else f"`{new}` is new" if new else "its leaves are in another order"
+        missing, new = (
+            next((path for path in one if path not in other), "") for one, other in ((given.paths, paths), (paths, given.paths))
+        )
+        return f"`{missing}` is not returned" if missing else f"`{new}` is new" if new else "its leaves have another order"
     for path, before, after in zip(paths, given.specs, leaves, strict=True):
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             return f"`{path}` is {before.dtype}{list(before.shape)} and becomes {after.dtype}{list(after.shape)}"
-    return "" if jax.tree.structure(returned) == given.structure else "it is of other containers"
+    return "" if jax.tree.structure(returned) == given.structure else "it has other container types"
 
 
 def _kind_of(result: Any) -> str:
@@ -60,11 +63,31 @@ def _kind_of(result: Any) -> str:
     return f"{result.dtype}{list(result.shape)}" if hasattr(result, "shape") else f"a {type(result).__name__}"
 
 
-# Precision applied at a function's edges: floating-point arrays are cast where they go in, and back where they come out.
+# Frozen parameters, of which no gradient is taken; the optimizer does not see them.
+
+
+def trained_tree(structure: Any, leaves: Sequence[Any], frozen: Collection[int]) -> Any:
+    """The parameters' pytree with `None` for the frozen leaves."""
+    return jax.tree.unflatten(structure, [None if i in frozen else leaf for i, leaf in enumerate(leaves)])
+
+
+def of_trained(loss: Callable[..., Any], structure: Any, leaves: Sequence[Any], frozen: Collection[int]) -> Callable[..., Any]:
+    """`loss(params, ...)` as a function of the `trained_tree` alone; the frozen ones are taken from `leaves`."""
+    if not frozen:
+        return loss
+
+    def call(trained: Any, *rest: Any) -> Any:
+        values = iter(jax.tree.leaves(trained))
+        return loss(jax.tree.unflatten(structure, [leaf if i in frozen else next(values) for i, leaf in enumerate(leaves)]), *rest)
+
+    return call
+
+
+# Precision at a function's boundaries: floating-point arguments are cast, and results cast back.
 
 
 def cast(tree: Any, dtype: str | None) -> Any:
-    """The floating-point leaves of a pytree, arrays or their specs, in `dtype`; `None` leaves them as they are."""
+    """A pytree with floating-point leaves, arrays or specs, cast to `dtype`; unchanged for `None`."""
     if dtype is None:
         return tree
 
@@ -77,29 +100,28 @@ def cast(tree: Any, dtype: str | None) -> Any:
 
 
 def cast_like(tree: Any, example: Any) -> Any:
-    """The tree with each floating-point leaf in the type of its place in `example`."""
+    """A pytree with each floating-point leaf cast to the type of its counterpart in `example`."""
     return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype) if is_float(leaf) and leaf.dtype != like.dtype else leaf, tree, example)
 
 
 def is_float(leaf: Any) -> bool:
-    """Whether an array holds floating-point numbers (random keys and whole numbers are never cast)."""
+    """Return whether an array holds floating-point numbers, not random keys or integers."""
     dtype = getattr(leaf, "dtype", None)
     return dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) and jnp.issubdtype(dtype, jnp.floating)
 
 
 def compute_in(fn: Callable[..., Any], dtype: str | None, results: Any) -> Callable[..., Any]:
-    """`fn`, its arguments cast to `dtype` and its results to the types of `results`. A model's state is not cast: running averages would
-    stand still in few bits."""
+    """`fn` in `dtype`, with results cast back; state is not cast: low-precision running averages would stall."""
     if dtype is None:
         return fn
 
     def call(*args: Any) -> Any:
         with jax.named_scope("precision"):
-            given = tuple(
-                each._replace(batch=cast(each.batch, dtype)) if isinstance(each, WithState) else cast(each, dtype) for each in args
+            cast_args = tuple(
+                arg._replace(batch=cast(arg.batch, dtype)) if isinstance(arg, WithState) else cast(arg, dtype) for arg in args
             )
-        found = fn(*given)
+        outputs = fn(*cast_args)
         with jax.named_scope("precision"):
-            return cast_like(found, results)
+            return cast_like(outputs, results)
 
     return call

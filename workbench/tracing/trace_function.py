@@ -1,5 +1,6 @@
-"""Trace any JAX function into a `Program`. Nothing is allocated and no device is used. The error for what a user's function raises
-meanwhile, with the user's own line."""
+"""Traces any JAX function into a `Program`, without allocations or devices, and reports errors with the user's own
+line.
+"""
 
 import inspect
 import math
@@ -15,21 +16,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from workbench.core.jax_installation import warn_if_untested
 from workbench.core.offload import ALL_ON_DEVICE, Offload
-from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.precision import AS_WRITTEN, FLOATS, Precision
 from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor
 from workbench.core.text_tables import paths_text
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, opening_text, wrong_type
-from workbench.propagation import place_library_functions, prepare_program
+from workbench.propagation import prepare_program, set_library_call_stacks
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
-from workbench.tracing.jax_version import warn_if_untested
-from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, source_line, users_functions
+from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, source_line, user_functions
+from workbench.tracing.jaxpr.float8_rewrite import InFloat8
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
-from workbench.tracing.mesh_context import keep_mesh, written_shardings
+from workbench.tracing.mesh_context import bind_mesh, written_shardings
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
 from workbench.units import format_bytes
@@ -47,8 +49,9 @@ def trace(
 ) -> Program:
     """The program of `fn(*args)`.
 
-    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions (`tracing.given_dim_names`); the rest is
-    inferred. An argument called `params`, `weights` or `model` holds parameters, any other is an input.
+    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions
+    (`tracing.given_dim_names`); the rest is inferred. An argument called `params`, `weights` or `model` holds
+    parameters; others are inputs.
 
     Raises `TraceError` if the function cannot be traced, `DimensionError` if names do not fit.
 
@@ -59,13 +62,13 @@ def trace(
     """
     verify_callable("fn", fn, "a function of arrays", "write `trace(function, *arguments)`")
     title = name or name_of(fn)
-    fn = keep_mesh(fn)
+    fn = bind_mesh(fn)
     roots = argument_names(fn, len(args))
     roles = [Role.PARAMETER if root in PARAMETER_NAMES else Role.INPUT for root in roots]
     flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
-    paths = [path for each, _ in flat for path in each]
-    leaves = [leaf for _, each in flat for leaf in each]
-    leaf_roles = [role for role, (each, _) in zip(roles, flat, strict=True) for _ in each]
+    paths = [path for leaf_paths, _ in flat for path in leaf_paths]
+    leaves = [leaf for _, values in flat for leaf in values]
+    leaf_roles = [role for role, (leaf_paths, _) in zip(roles, flat, strict=True) for _ in leaf_paths]
     structure = jax.tree.structure(args)
     plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
@@ -73,37 +76,39 @@ def trace(
         verify_forward(title, remat, precision, offload)
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
         result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
-        call = _take_leaves(compute_in(fn, precision.compute, result), structure)
+        plainly = compute_in(fn, precision.compute, result)
+        weights = [place for place, role in enumerate(roles) if role is Role.PARAMETER]
+        call = _take_leaves(InFloat8(plainly, precision.products, title, weights) if precision.products else plainly, structure)
         step = Step(call, **sources_of(leaves, specs, leaf_roles))
-        return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
+        program = build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
+        return replace(program, choices=tuple(("precision", text) for text in ("as traced", *FLOATS)))
 
     return Variants(traced)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
 def verify_callable(name: str, given: object, expected: str, way_out: str) -> None:
-    """Raises `TraceError` for what cannot be called."""
+    """Raise `TraceError` if `given` is not callable."""
     if not callable(given):
         raise TraceError(wrong_type(name, given, expected), [way_out])
 
 
 def _take_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
-    """`fn` on the leaves of its arguments, a flat tuple of results."""
     return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
 
 
 def verify_forward(name: str, remat: Remat, precision: Precision, offload: Offload) -> None:
-    """Raises the error of what is asked of a backward pass or an optimiser, for a function that has neither."""
+    """Raise an error for backward-pass or optimizer settings of a function that has neither."""
     if remat != AS_TRACED:
         raise RematError(
-            f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",
+            f"`{name}` is not a training step; remat needs a backward pass.",
             ["trace its loss with `wb.trace_training`", "use `jax.checkpoint` in it"],
         )
     for part in ("moments", "master", "sums"):
         if (dtype := getattr(precision, part)) is not None:
-            raise PrecisionError(f"`{name}` has no optimiser whose {part} could be {dtype}.", [f"leave `{part}` out"])
+            raise PrecisionError(f"`{name}` has no optimiser, so its {part} cannot be {dtype}.", [f"leave `{part}` out"])
     if offload.optimizer_state:
         raise OffloadError(
-            f"`{name}` has no optimiser whose state could be in the host's memory.",
+            f"`{name}` has no optimiser, so no state can be in host memory.",
             ["trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)`", "leave `offload` out"],
         )
 
@@ -114,8 +119,8 @@ def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
         return [f"arg{i}" for i in range(count)]
-    positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    variadic = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+    positional = [item.name for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    variadic = next((item.name for item in parameters if item.kind is item.VAR_POSITIONAL), None)
     if count > len(positional) and variadic:
         positional += [f"{variadic}_{i}" for i in range(count - len(positional))]
     if count > len(positional):
@@ -124,12 +129,11 @@ def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _result_paths(result: Any) -> list[tuple[str, Role]]:
-    """Paths of the results, `result` at the root."""
     return [(path_of("result", keys), Role.OUTPUT) for keys, _ in jax.tree_util.tree_flatten_with_path(result)[0]]
 
 
 def guard_tracing(evaluate: Callable[[], Any], name: str) -> Any:
-    """Run a piece of tracing; what the user's function raises becomes one readable `TraceError`."""
+    """Run a piece of tracing; exceptions of the user's function become one readable `TraceError`."""
     try:
         return evaluate()
     except WorkbenchError:
@@ -155,10 +159,10 @@ def build_program(
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
-    own_partitioning = _find_own_partitioning(traced.jaxpr.jaxpr)
+    custom_partitioning = _find_own_partitioning(traced.jaxpr.jaxpr)
     lowered = guard_tracing(lambda: lower(traced, name), name)
     module = lowered.module
-    place_library_functions(module.operation, set(users_functions(traced.jaxpr.jaxpr)))
+    set_library_call_stacks(module.operation, set(user_functions(traced.jaxpr.jaxpr)))
     traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 caches for good what it lowered, with all its arguments
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
@@ -169,20 +173,18 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
-    found = replace(program, platform=lowered.platform, not_lowered=lowered.missing, own_partitioning=own_partitioning)
-    return replace(found, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
+    built = replace(program, platform=lowered.platform, not_lowered=lowered.missing, own_partitioning=custom_partitioning)
+    return replace(built, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
 
 
 def _find_own_partitioning(jaxpr: Any) -> tuple[str, ...]:
-    """The functions whose partitioning is their own, each with the line that calls it: XLA alone asks their rules, and JAX lowers their
-    bodies for one device."""
+    """Functions with custom partitioning, by line: XLA alone evaluates their rules; JAX lowers them for one device."""
     calls = (eqn for eqn, _ in equations_below(jaxpr) if eqn.primitive.name == "custom_partitioning")
-    return tuple(dict.fromkeys(f"`{each.params['call'].jaxpr.debug_info.func_name}` ({source_line(each)})" for each in calls))
+    return tuple(dict.fromkeys(f"`{call.params['call'].jaxpr.debug_info.func_name}` ({source_line(call)})" for call in calls))
 
 
 def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
-    """Trace through a function that is thrown away: JAX caches what it traced as long as the function lives, and of an unrolled network
-    that is more than all the rest of a program."""
+    """Trace through a temporary function: JAX caches a trace, often larger than the program, with its function."""
 
     @wraps(call)  # its name is the module's
     def once(*leaves: Any) -> Any:
@@ -198,7 +200,7 @@ def _verify_paths(paths: list[str]) -> None:
 
 
 def sources_of(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
-    """The arrays from which a live run takes its arguments: those given as examples, synthetic ones where only shapes were given."""
+    """The arguments of a live run: given example arrays, and synthetic ones where only shapes were given."""
     state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
     given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
     inputs = tuple(
@@ -222,12 +224,12 @@ def sources_of(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list
 
 
 def host_array(value: Any) -> Any:
-    """An example as a NumPy array; JAX's typed random keys have no such form and stay as they are."""
+    """An example as a NumPy array; JAX's typed random keys stay unchanged."""
     return value if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key) else np.asarray(value)
 
 
 def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[Any]:
-    """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
+    """The arrays of the batch that `data` returns; raises `TraceError` if their number is wrong."""
     leaves = jax.tree.leaves(data(step))
     if len(leaves) != len(paths):
         raise TraceError(
@@ -238,7 +240,7 @@ def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[
 
 
 def init_leaves(state: Any, paths: list[str]) -> tuple[Any, ...]:
-    """The arrays that `init` returned; `TraceError` if they are not as many as the step carries, and reads as parameters."""
+    """The arrays that `init` returned; raises `TraceError` unless they are as many as the carried and parameter leaves."""
     leaves = jax.tree.leaves(state)
     if len(leaves) != len(paths):
         raise TraceError(
@@ -249,7 +251,7 @@ def init_leaves(state: Any, paths: list[str]) -> tuple[Any, ...]:
 
 
 class Synthetic:
-    """A host array synthesised when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
+    """A host array made on first use: seeded noise for floats, zeros and ones for integers, random keys."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = shape, dtype
@@ -268,7 +270,7 @@ def synthesize(spec: jax.ShapeDtypeStruct) -> Synthetic:
 
 
 def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
-    """A random parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
+    """A random parameter of this shape: normal, scaled by the fan-in so that deep products stay finite."""
     if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
         return jax.random.split(key, spec.shape)
     if not jax.numpy.issubdtype(spec.dtype, jax.numpy.floating):
@@ -278,7 +280,7 @@ def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
 
 
 def zeros_like(spec: jax.ShapeDtypeStruct) -> Any:
-    """What state starts as in a run where only its shape is known: zeros; a key where it is a random key."""
+    """The initial state where only its shape is known: zeros, or a random key."""
     if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
         return jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
     return jax.numpy.zeros(spec.shape, spec.dtype)
@@ -311,48 +313,50 @@ def untraceable_error(error: Exception, name: str) -> TraceError:
 
 
 def _ways_out(error: Exception, name: str) -> list[str]:
-    """Suggestions. A call on real arrays would not do: what fails only in a trace, or in the gradient, passes there."""
+    """Suggestions; none is a call on real arrays, where errors of traces or gradients may not occur."""
     called = name if name.replace(".", "_").isidentifier() else "f"
-    alone = f"see the whole traceback with `jax.eval_shape({called}, ...)`, or, of its gradient, `jax.eval_shape(jax.grad({called}), ...)`"
+    hint = f"see the whole traceback with `jax.eval_shape({called}, ...)`, or, of its gradient, `jax.eval_shape(jax.grad({called}), ...)`"
     if type(error).__name__ == "TraceContextError":  # Flax NNX: a module made outside the function is changed in it
-        return ["make the module inside the function, `nnx.merge(graphdef, params, copy=True)`", alone]
-    if "does not match the specs of the input" in str(error):  # axes of `jax.make_mesh` are in explicit mode unless it is told otherwise
+        return ["make the module inside the function, `nnx.merge(graphdef, params, copy=True)`", hint]
+    if "does not match the specs of the input" in str(error):  # axes of `jax.make_mesh` are explicit by default
         return [
             'give the argument its type, `jax.ShapeDtypeStruct(shape, dtype, sharding=jax.NamedSharding(mesh, P("data")))`',
             "make the mesh with `axis_types=(jax.sharding.AxisType.Auto,) * len(names)`",
         ]
-    return [alone]
+    return [hint]
 
 
 def _user_line(error: Exception) -> str:
-    """The last line of the traceback that is in no installed library, `mine.py:42`; empty if there is none."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
+    """The last user line of the traceback, `mine.py:42`; empty if there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_library(frame.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 MOST_BYTES = 1 << 60
-"""Bytes of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
+"""Limit on the bytes of one value; all values of a step together may have eight times as much, the end of signed 64
+bits.
+"""
 
 
 def verify_byte_counts(jaxpr: Any, name: str) -> None:
-    """Raises `TraceError` for a value, or for all values together, whose bytes do not fit into 64 bits."""
+    """Raise `TraceError` for a value, or for all values together, whose bytes do not fit into 64 bits."""
     total = 0
     for aval in _counted_values(jaxpr):
         total += size_of(aval)
         if size_of(aval) > MOST_BYTES:
             shape = " x ".join(f"{size:,}" for size in aval.shape)
             raise TraceError(
-                f"`{name}` makes a value of {shape} {aval.dtype}, which is more than {format_bytes(MOST_BYTES)}: more are not counted.",
+                f"`{name}` creates a value of {shape} {aval.dtype}; the limit is {format_bytes(MOST_BYTES)}.",
                 ["make a dimension smaller"],
             )
     if total >= 8 * MOST_BYTES:
         raise TraceError(
-            f"The values that `{name}` makes are {format_bytes(total)} together; bytes are counted up to {format_bytes(8 * MOST_BYTES)}.",
+            f"The values of `{name}` have {format_bytes(total)} in total; the limit is {format_bytes(8 * MOST_BYTES)}.",
             ["make a dimension smaller"],
         )
 
 
 def _counted_values(jaxpr: Any) -> Iterator[Any]:
-    """Every argument and result that is an array of known shape; those of a loop's body once."""
-    made = chain(jaxpr.invars, (var for eqn, _ in equations_below(jaxpr) for var in eqn.outvars))
-    return (var.aval for var in made if hasattr(var.aval, "dtype") and all(isinstance(size, int) for size in var.aval.shape))
+    """Every argument and result that is an array of known shape, those of a loop's body once."""
+    variables_of_step = chain(jaxpr.invars, (var for eqn, _ in equations_below(jaxpr) for var in eqn.outvars))
+    return (var.aval for var in variables_of_step if hasattr(var.aval, "dtype") and all(isinstance(size, int) for size in var.aval.shape))

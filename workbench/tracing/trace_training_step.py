@@ -1,6 +1,8 @@
-"""A training step from a loss and an optimiser: parameters and optimiser state in, updated ones and the loss out."""
+"""A training step from a loss and an optimizer: takes parameters and optimizer state, returns updated ones and the
+loss.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -8,16 +10,20 @@ from typing import Any
 import jax
 import optax
 
-from workbench.core.offload import ALL_ON_DEVICE, Offload
-from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.offload import ALL_ON_DEVICE, OPTIMIZER_STATE, Offload
+from workbench.core.path_patterns import matches
+from workbench.core.precision import AS_WRITTEN, FLOAT8, FLOATS, WIDE_MOMENTS, Precision
 from workbench.core.program import Program, Reference, Step, Training
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
+from workbench.tracing.jaxpr.equations import BATCH, PARAMETERS
+from workbench.tracing.jaxpr.float8_rewrite import InFloat8, float8_products
 from workbench.tracing.leaves import Leaves
-from workbench.tracing.mesh_context import keep_mesh, written_shardings
-from workbench.tracing.model_state import WithState, cast, compute_in, pack_state, verify_state
+from workbench.tracing.mesh_context import bind_mesh, written_shardings
+from workbench.tracing.model_state import WithState, cast, compute_in, of_trained, pack_state, trained_tree, verify_state
+from workbench.tracing.named_optimizers import optimizer as named_optimizer
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
     Dims,
@@ -39,7 +45,8 @@ def trace_training(
     params: Any,
     batch: Any,
     *,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation | str,
+    trained: str = "",
     state: Any = None,
     dims: Dims = None,
     name: str | None = None,
@@ -52,40 +59,56 @@ def trace_training(
     **Arguments:** `params` and `batch` are pytrees of arrays or `jax.ShapeDtypeStruct`s. For a live run, `init(key)` makes parameters where
     only shapes were given, and `data(step)` the batch of a step as host arrays; without `data`, the example batch is used each step.
     Paths are `params/...`, `opt_state/...`, `batch/...`. A loss may return `(value, auxiliary)`; the auxiliary part is dropped.
-    With `state`, what the model carries besides its parameters (running statistics, random keys), it is `loss(params, state, batch)`, which
-    returns `(value, new state)`; paths are `state/...`, no gradient is taken, and `init(key)` makes `(params, state)`.
-    What the backward pass keeps of its layers, and in which types it computes, are edits of a plan (`layer`, `Program.variant`).
+    `state` is the model's state besides its parameters, such as running statistics or random keys. The loss is then
+    `loss(params, state, batch)` and returns `(value, new state)`; paths are `state/...`, the state gets no gradient, and `init(key)` makes
+    `(params, state)`. `optimizer` is an Optax transformation, or a name with an optional learning rate: `"lion 1e-4"` (`wb.optimizer`).
+    `trained` has the patterns of the parameters that are trained, such as `"lora/*"`. The other parameters are frozen: they may have any
+    type, and have neither a gradient nor optimizer state.
+    Rematerialisation and precision are not arguments: they are edits of a plan (`layer`, `Program.variant`).
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
-    _verify_arguments(loss, optimizer, init, data)
+    chosen = named_optimizer(optimizer, params=params, dims=dims) if isinstance(optimizer, str) else optimizer
+    _verify_arguments(loss, chosen, init, data)
     title = name or str(getattr(loss, "__name__", "loss"))
     weights, carried = Leaves.of("params", params), Leaves.of("state", state)
-    _verify_differentiable(weights)
-    packed = keep_mesh(loss if state is None else pack_state(loss))
-    tracer = _TrainingTracer(title, packed, weights, carried, Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+    frozen = _frozen_leaves(weights.paths, trained)
+    _verify_differentiable(weights, frozen)
+    packed = bind_mesh(loss if state is None else pack_state(loss))
+    tracer = _TrainingTracer(title, packed, weights, carried, Leaves.of("batch", batch), chosen, dims, init, data, reference, frozen)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
 def _verify_arguments(loss: object, optimizer: object, init: object, data: object) -> None:
-    """Raises `TraceError` for what has no such type as its place needs."""
     verify_callable("loss", loss, "a function of parameters and a batch", "write `trace_training(loss, params, batch, optimizer=...)`")
     if not hasattr(optimizer, "init") or not hasattr(optimizer, "update"):
         example = "optax.adamw(3e-4)"
         raise TraceError(wrong_type("optimizer", optimizer, "an optimiser of Optax"), [f"write optimizer={example}"])
-    for name, given, expected in (("init", init, "a function of a random key"), ("data", data, "a function of the step's number")):
-        if given is not None:
-            verify_callable(name, given, expected, f"leave `{name}` out")
+    for name, argument, expected in (("init", init, "a function of a random key"), ("data", data, "a function of the step's number")):
+        if argument is not None:
+            verify_callable(name, argument, expected, f"leave `{name}` out")
 
 
-def _verify_differentiable(params: "Leaves") -> None:
-    """Raises `TraceError` for parameters that have no gradient."""
-    whole = [(path, spec) for path, spec in zip(params.paths, params.specs, strict=True) if not _is_inexact(spec)]
-    if whole:
-        path, spec = whole[0]
-        more = f", and {len(whole) - 1} more are no floats either" if len(whole) > 1 else ""
+def _frozen_leaves(paths: Sequence[str], trained: str) -> frozenset[int]:
+    """The numbers of the parameters that no pattern matches; raises `TraceError` if the patterns match none."""
+    patterns = trained.split() or ["**"]
+    frozen = frozenset(i for i, path in enumerate(paths) if not any(matches(pattern, path) for pattern in patterns))
+    if paths and len(frozen) == len(paths):
         raise TraceError(
-            f"`{path}` is {spec.dtype}{list(spec.shape)}{more}; a parameter has a gradient, so it is of floating-point numbers.",
+            f"`trained` is `{trained}`, which matches none of the {len(paths)} parameters.",
+            [f"match a path such as `{paths[0]}`", "leave it out"],
+        )
+    return frozen
+
+
+def _verify_differentiable(params: "Leaves", frozen: Collection[int]) -> None:
+    leaves = enumerate(zip(params.paths, params.specs, strict=True))
+    integers = [(path, spec) for i, (path, spec) in leaves if i not in frozen and not _is_inexact(spec)]
+    if integers:
+        path, spec = integers[0]
+        more = f", and {len(integers) - 1} more are not floats" if len(integers) > 1 else ""
+        raise TraceError(
+            f"`{path}` is {spec.dtype}{list(spec.shape)}{more}; a parameter has a gradient, so it must be floating-point.",
             ["give it in the batch", "bind it with functools.partial or a closure", 'make it one, `.astype("float32")`'],
         )
 
@@ -95,29 +118,29 @@ def _is_inexact(spec: jax.ShapeDtypeStruct) -> bool:
 
 
 def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
-    """The same training step with its loss computed in another way, by a function of the same pytrees; planning and documents do not
-    change."""
+    """The same training step with an equivalent loss on the same pytrees; planning and documents do not change."""
     training = program.step.training
     assert training is not None, "asked of training steps"
-    specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments if each.role is Role.PARAMETER]
-    params = jax.tree.unflatten(training.params, specs)
-    state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
+    specs = [jax.ShapeDtypeStruct(tensor.shape, tensor.dtype) for tensor in program.arguments if tensor.role is Role.PARAMETER]
+    params = trained_tree(training.params, specs, training.frozen)
+    state = jax.eval_shape(lambda values: training.optimizer.init(cast(values, training.moments)), params)
     trees = (training.params, jax.tree.structure(state), training.batch)
-    return replace(program, step=replace(program.step, call=_make_step(loss, training.optimizer, trees, training.moments, program.offload)))
+    call = _make_step(loss, training.optimizer, trees, training.moments, program.offload, training.frozen)
+    return replace(program, step=replace(program.step, call=call))
 
 
 def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
-    """The training step traced anew with another way to its loss, which is then what is planned."""
+    """The training step retraced with an equivalent loss, which is then planned."""
     step = with_loss(program, loss).step
     return build_program(
         program.name,
         step,
-        [each.path for each in program.arguments],
-        [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments],
-        [each.role for each in program.arguments],
-        [(each.path, each.role) for each in program.results],
+        [tensor.path for tensor in program.arguments],
+        [jax.ShapeDtypeStruct(tensor.shape, tensor.dtype) for tensor in program.arguments],
+        [tensor.role for tensor in program.arguments],
+        [(tensor.path, tensor.role) for tensor in program.results],
         program.carried,
-        {f"/{each.path}": " ".join(each.dims) for each in program.arguments if each.dims},
+        {f"/{tensor.path}": " ".join(tensor.dims) for tensor in program.arguments if tensor.dims},
         program.reference,
     )
 
@@ -136,33 +159,40 @@ class _TrainingTracer:
     init: Callable[[Any], Any] | None
     data: Callable[[int], Any] | None
     reference: Reference | None
+    frozen: frozenset[int]
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         if precision.master:
             keeping = replace(self, optimizer=keep_master(self.optimizer, precision.master, precision.moments))
             return keeping.program(remat, replace(precision, master=None, moments=None), offload)
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
-        loss, named = self._loss(params, remat, precision)
+        loss, choices = self._loss(params, remat, precision)
         state_specs = guard_tracing(
-            lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
+            lambda: jax.eval_shape(partial(self._init_optimizer, moments=precision.moments), params.specs), "optimizer.init"
         )
         state = Leaves.of("opt_state", state_specs)
-        _verify_offload(offload, state, self.title)
+        offloads = ("nothing", OPTIMIZER_STATE) if any(spec.shape for spec in state.specs) else ("nothing",)
+        if str(offload) not in offloads:
+            raise OffloadError(
+                f"The optimiser of `{self.title}` keeps only scalars as state, so there is nothing to keep in host memory.",
+                ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"],
+            )
         kept, inputs = self.model_state, self._loss_input
-        carried = len(params.paths) + len(state.paths) + len(kept.paths)
+        count = len(params.paths) + len(state.paths) + len(kept.paths)
+        carried = [i for i in range(count) if i not in self.frozen]
         trees = (params.structure, state.structure, inputs.structure)
         given = self._given(len(params.paths) + len(state.paths))
         step = Step(
-            _make_step(loss, self.optimizer, trees, precision.moments, offload, has_state=bool(kept.paths)),
+            _make_step(loss, self.optimizer, trees, precision.moments, offload, self.frozen, has_state=bool(kept.paths)),
             self._initialize(params, precision, tuple(given)),
             _make_feed(self.data, self.batch),
             given_indices=tuple(given),
             given=tuple(given.values()),
-            loss=carried,
+            loss=len(carried),
             written=written_shardings(params.examples + state.specs + kept.examples + self.batch.examples),
             training=None
             if kept.paths
-            else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments, precision.sums),
+            else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments, precision.sums, self.frozen),
         )
         roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths) + [Role.MODEL_STATE] * len(kept.paths)
         paths = params.paths + state.paths + kept.paths
@@ -172,26 +202,28 @@ class _TrainingTracer:
             paths + self.batch.paths,
             params.specs + state.specs + inputs.specs,
             roles + [Role.INPUT] * len(self.batch.paths),
-            [*zip(paths, roles, strict=True), ("loss", Role.OUTPUT)],
-            tuple((i, i) for i in range(carried)),
+            [*((paths[i], roles[i]) for i in carried), ("loss", Role.OUTPUT)],
+            tuple(enumerate(carried)),
             self.dims,
             self.reference,
         )
-        return replace(program, named_values=named)
+        return replace(program, choices=(*choices, *(("offload", text) for text in offloads)))
+
+    def _init_optimizer(self, leaves: Sequence[Any], moments: str | None) -> Any:
+        return self.optimizer.init(cast(trained_tree(self.params.structure, leaves, self.frozen), moments))
 
     @property
     def _loss_input(self) -> Leaves:
-        """What the loss takes besides the parameters: the batch, or the model's state with the batch."""
+        """The loss's second argument: the batch, or the model's state with the batch."""
         state, batch = self.model_state, self.batch
         if not state.paths:
             return batch
         structure = jax.tree.structure(WithState(state.tree(), batch.tree()))
         return Leaves(state.paths + batch.paths, state.examples + batch.examples, state.specs + batch.specs, structure)
 
-    def _loss(self, params: Leaves, remat: Remat, precision: Precision) -> tuple[Callable[..., Any], tuple[str, ...]]:
-        """The loss with the given remat policy and precision, a scalar function, or one of `(scalar, new state)`, and the names of values
-        in it; raises `TraceError` if it is none."""
-        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX caches by function, and this one does not live long
+    def _loss(self, params: Leaves, remat: Remat, precision: Precision) -> tuple[Callable[..., Any], list[tuple[str, str]]]:
+        """The loss with this remat policy and precision, and the usual ones it allows; raises `TraceError` unless scalar."""
+        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # a temporary function, so that JAX does not cache the trace
         closed, result = guard_tracing(lambda: trace(params.tree(), self._loss_input.tree()), self.title)
         if self.model_state.paths:
             verify_state(self.model_state, result, self.title)
@@ -202,11 +234,15 @@ class _TrainingTracer:
         layers = layers_in(closed)
         verify_remat(remat, layers, self.title)
         loss = compute_in(scalar, precision.compute, value)
+        loss = InFloat8(loss, precision.products, self.title) if precision.products else loss
         traced = (closed, result) if loss is self.loss else None
-        return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss, tuple(layers.names)
+        parts = [PARAMETERS] * len(self.params.paths) + [BATCH] * (len(closed.in_avals) - len(self.params.paths))
+        precisions = ("as traced", *FLOATS, WIDE_MOMENTS, *(FLOAT8 if float8_products(closed, parts) else ()))
+        choices = [*(("remat", text) for text in layers.choices), *(("precision", text) for text in precisions)]
+        return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss, choices
 
     def _given(self, before: int) -> dict[int, Any]:
-        """The arrays that were given of the state, by the number of their argument; `before` arguments stand before the model's state."""
+        """The given arrays of the state, by argument number; `before` arguments precede the model's state."""
         if self.init is not None:
             return {}
         places = [*enumerate(self.params.examples), *enumerate(self.model_state.examples, before)]
@@ -215,19 +251,19 @@ class _TrainingTracer:
     def _initialize(
         self, params: Leaves, precision: Precision, given: tuple[int, ...]
     ) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
-        init, optimizer, state = self.init, self.optimizer, self.model_state
+        init, state = self.init, self.model_state
 
         def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
             known = dict(zip(given, values, strict=True))
             if init is not None:
-                made = init(key)
-                weights, kept = made if state.paths else (made, ())
+                initial = init(key)
+                weights, kept = initial if state.paths else (initial, ())
                 leaves = cast(jax.tree.leaves(weights), precision.params)
-                moments = jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments)))
+                moments = jax.tree.leaves(self._init_optimizer(leaves, precision.moments))
                 return (*leaves, *moments, *jax.tree.leaves(kept))
             leaves = [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(params.specs)]
             leaves = cast(leaves, precision.params)
-            moments = jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments)))
+            moments = jax.tree.leaves(self._init_optimizer(leaves, precision.moments))
             start = len(leaves) + len(moments)
             kept = [known[i] if i in known else zeros_like(spec) for i, spec in enumerate(state.specs, start)]
             return (*leaves, *moments, *kept)
@@ -241,26 +277,29 @@ def _make_step(
     trees: tuple[Any, Any, Any],
     moments_type: str | None,
     offload: Offload,
+    frozen: frozenset[int] = frozenset(),
     *,
     has_state: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
-    """The step on flat leaves: those of the parameters, of the optimiser's state and of what the loss takes, whose pytrees `trees` are.
-    With `has_state` that is the model's state and the batch, and the loss returns the new state besides its value."""
+    """The step on flat leaves with pytrees `trees`; with `has_state`, the loss takes and returns model state. It does not
+    return `frozen` leaves.
+    """
     param_tree, state_tree, batch_tree = trees
     count, carried = param_tree.num_leaves, param_tree.num_leaves + state_tree.num_leaves
+    trained_structure = jax.tree.structure(trained_tree(param_tree, [0] * count, frozen))
 
     def update(gradient: Any, moments: Any, weights: Any) -> tuple[Any, Any]:
-        gradient, weights = (jax.tree.unflatten(param_tree, each) for each in (gradient, weights))
+        gradient, weights = (jax.tree.unflatten(trained_structure, leaves_of_tree) for leaves_of_tree in (gradient, weights))
         moments = jax.tree.unflatten(state_tree, moments)
         updates, moments = optimizer.update(cast(gradient, moments_type), moments, cast(weights, moments_type))
         return jax.tree.leaves(optax.apply_updates(weights, updates)), jax.tree.leaves(moments)
 
     def call(*leaves: Any) -> tuple[Any, ...]:
-        weights = jax.tree.unflatten(param_tree, leaves[:count])
-        result, gradient = jax.value_and_grad(loss, has_aux=has_state)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
+        weights, batch = trained_tree(param_tree, leaves[:count], frozen), jax.tree.unflatten(batch_tree, leaves[carried:])
+        result, gradient = jax.value_and_grad(of_trained(loss, param_tree, leaves[:count], frozen), has_aux=has_state)(weights, batch)
         value, kept = result if has_state else (result, ())
         with jax.named_scope("optimizer"):
-            state = jax.tree.leaves(gradient), leaves[count:carried], leaves[:count]
+            state = jax.tree.leaves(gradient), leaves[count:carried], jax.tree.leaves(weights)
             new_weights, moments = update_from_host(update, *state, value) if offload.optimizer_state else update(*state)
         return (*new_weights, *moments, *jax.tree.leaves(kept), value)
 
@@ -268,7 +307,7 @@ def _make_step(
 
 
 def keep_master(optimizer: optax.GradientTransformation, dtype: str, moments_type: str | None = None) -> optax.GradientTransformation:
-    """The optimiser with a copy of the parameters, which it updates, in its state; its updates lead the parameters to their casts."""
+    """The optimizer with a master copy of the parameters in its state; parameters follow its casts."""
 
     def init(params: Any) -> Any:
         master = cast(params, dtype)
@@ -283,22 +322,15 @@ def keep_master(optimizer: optax.GradientTransformation, dtype: str, moments_typ
     return optax.GradientTransformation(init, update)
 
 
-def _verify_offload(offload: Offload, state: Leaves, name: str) -> None:
-    """Raises `OffloadError` where the optimiser keeps nothing but scalars."""
-    if offload.optimizer_state and not any(each.shape for each in state.specs):
-        raise OffloadError(
-            f"The optimiser of `{name}` keeps no state but scalars, so nothing of it could be in the host's memory.",
-            ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"],
-        )
-
-
 def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
-    """The loss as a scalar function and its result, or a `TraceError` that says what it returns instead."""
+    """The loss as a scalar function and its result; raises `TraceError` if it is not a scalar."""
     has_auxiliary = isinstance(result, tuple) and len(result) == 2
     value = result[0] if has_auxiliary else result
     if not hasattr(value, "shape") or value.shape != () or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
-        found = f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
-        raise TraceError(f"`{name}` returns {found}; a loss is one floating-point number.", ["take the mean", "return (loss, auxiliary)"])
+        shown = f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+        raise TraceError(
+            f"`{name}` returns {shown}; a loss must be one floating-point number.", ["take the mean", "return (loss, auxiliary)"]
+        )
     return ((lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss), value
 
 
@@ -307,4 +339,4 @@ def _make_feed(data: Callable[[int], Any] | None, batch: Leaves) -> Callable[[in
         return lambda step: tuple(host_array(leaf) for leaf in fed_leaves(data, step, batch.paths))
     pairs = zip(batch.examples, batch.specs, strict=True)
     examples = [synthesize(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
-    return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)
+    return lambda _step: tuple(example() if isinstance(example, Synthetic) else host_array(example) for example in examples)

@@ -1,4 +1,4 @@
-"""Pictures of shardings and reports. Each has a text equivalent; computing what it shows is separate from drawing it.
+"""Pictures of shardings and reports, each with a text equivalent.
 
     picture = device_grid(plan.report().arguments[0])
     picture          # in a notebook: SVG, which is also shown without a kernel
@@ -6,7 +6,7 @@
     picture.save("grid.png")  # or .svg, .txt
     print(picture)   # text
 
-Importing this room does not import Bokeh; asking a picture for its figure does.
+The computation of the data is separate from the drawing. Bokeh is imported by `picture.figure`, not by this package.
 """
 
 from workbench.visualize.argument_shapes import shapes as shapes

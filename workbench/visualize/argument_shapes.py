@@ -1,4 +1,4 @@
-"""Every argument of the program: its global shape and its shard's, its bytes per device, and how much of them is padding."""
+"""Table of the program's arguments: global and local shapes, bytes per device, and padding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _LONG = 40  # characters of a path
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentRow:
-    """Equal arguments that are sharded alike; `bytes` and `padding` of all of them on one device."""
+    """Equal arguments with the same sharding; `bytes` and `padding` are totals on one device."""
 
     first: Placement
     path: str
@@ -32,17 +32,14 @@ class _ArgumentRow:
 
 
 def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
-    """Bytes of padding on one device: from uneven splits, and from the hardware's memory tiles (`array_tile`).
-
-    Devices at the end of an uneven dimension hold more padding than this average.
-    """
+    """Average bytes of padding per device, from uneven splits and from memory tiles (`array_tile`)."""
     tensor, parts = placement.tensor, prod(placement.sharding.parts(placement.mesh))
-    held = tiled_bytes(placement.local_shape, tensor.dtype, tile)
-    return max(held - round(tensor.elements * itemsize(tensor.dtype) / parts), 0)
+    allocated = tiled_bytes(placement.local_shape, tensor.dtype, tile)
+    return max(allocated - round(tensor.elements * itemsize(tensor.dtype) / parts), 0)
 
 
 def shapes(report: Report) -> Picture:
-    """A row for each argument, equal ones together, the largest first, with a bar of its bytes."""
+    """A row for each group of equal arguments, the largest first, with a bar of its bytes."""
     report = report.shown
     rows = _rows(report)
     return Picture.of(_drawing(report, rows), _text(report, rows))
@@ -64,22 +61,22 @@ def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
 
 
 def _title(report: Report, rows: Sequence[_ArgumentRow]) -> str:
-    held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
+    allocated, empty = sum(row.bytes for row in rows), sum(row.padding for row in rows)
     beside = f", {format_bytes(empty)} of it padding" if empty else ""
-    return f"{report.title}: arguments take {format_bytes(held)} on each device{beside}"
+    return f"{report.title}: arguments take {format_bytes(allocated)} on each device{beside}"
 
 
 def _text(report: Report, rows: Sequence[_ArgumentRow]) -> str:
     table = [
         (
-            _name(each),
-            dims_text(each.first.tensor.dims, each.first.tensor.shape),
-            str(each.first.sharding),
-            shape_text(each.first.local_shape),
-            format_bytes(each.bytes),
-            format_bytes(each.padding) if each.padding else "",
+            _name(row),
+            dims_text(row.first.tensor.dims, row.first.tensor.shape),
+            str(row.first.sharding),
+            shape_text(row.first.local_shape),
+            format_bytes(row.bytes),
+            format_bytes(row.padding) if row.padding else "",
         )
-        for each in rows[:MOST]
+        for row in rows[:MOST]
     ]
     if not table:
         return _title(report, rows)
@@ -89,7 +86,7 @@ def _text(report: Report, rows: Sequence[_ArgumentRow]) -> str:
 
 def _more(rows: Sequence[_ArgumentRow]) -> str:
     rest = rows[MOST:]
-    return f"\n  and {len(rest)} more, {format_bytes(sum(each.bytes for each in rest))}" if rest else ""
+    return f"\n  and {len(rest)} more, {format_bytes(sum(row.bytes for row in rest))}" if rest else ""
 
 
 def _name(row: _ArgumentRow) -> str:
@@ -101,16 +98,16 @@ def _drawing(report: Report, rows: Sequence[_ArgumentRow]) -> Drawing:
     shown = rows[:MOST]
     if not shown:
         return fit_drawing(tuple(marks))
-    dims = [text_width(dims_text(each.first.tensor.dims, each.first.tensor.shape)) for each in shown]
-    locals_ = [text_width(shape_text(each.first.local_shape)) for each in shown]
-    starts = [0.0, max(text_width(_name(each)) for each in shown) + 16]
+    dims = [text_width(dims_text(row.first.tensor.dims, row.first.tensor.shape)) for row in shown]
+    locals_ = [text_width(shape_text(row.first.local_shape)) for row in shown]
+    starts = [0.0, max(text_width(_name(row)) for row in shown) + 16]
     starts += [starts[1] + max(dims) + 16]
     starts += [starts[2] + max(*locals_, text_width("per device")) + 16]
     for x, word in zip(starts, ("argument", "dimensions", "per device", "bytes on each device"), strict=True):
         marks.append(Label(x, 34, word, bold=True))
-    most = max(each.bytes for each in shown) or 1
-    for number, each in enumerate(shown):
-        marks += _row(report, each, starts, 34.0 + _LINE * (number + 1), most)
+    most = max(row.bytes for row in shown) or 1
+    for number, row in enumerate(shown):
+        marks += _row(report, row, starts, 34.0 + _LINE * (number + 1), most)
     if more := _more(rows):
         marks.append(Label(0, 34.0 + _LINE * (len(shown) + 1), more.strip()))
     return fit_drawing(tuple(marks))

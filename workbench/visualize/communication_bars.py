@@ -1,6 +1,4 @@
-"""Bytes that every device sends in a step, by mesh axis and kind of collective; with hardware, the time that takes and how much of it is
-exposed.
-"""
+"""Bytes sent per device and step by mesh axis and kind of collective; with hardware also time and exposed time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,10 +34,7 @@ class _Time:
 
 
 def communication(report: Report) -> Picture:
-    """A bar for each set of mesh axes that something is sent over, a segment for each kind of collective.
-
-    With hardware a second bar below shows the time; what overlaps with computation is hatched.
-    """
+    """A bar for each set of mesh axes, a segment for each kind of collective; with hardware also a bar of times."""
     report = report.shown
     return Picture(_title(report), lambda: _drawing(report), lambda: _text(report))
 
@@ -53,7 +48,7 @@ def _text(report: Report) -> str:
     text, times = bars_text(_title(report), _COLUMNS, _bars(report)), _times(report)
     if not times:
         return text
-    rows = [(axes_text(each.axes), *map(_seconds, (each.seconds, each.exposed, each.hidden))) for each in times]
+    rows = [(axes_text(item.axes), *map(_seconds, (item.seconds, item.exposed, item.hidden))) for item in times]
     return f"{text}\n\n{table_text(['mesh axis', 'time a step>', 'waited for>', 'hidden>'], rows)}"
 
 
@@ -65,15 +60,14 @@ def _title(report: Report) -> str:
 
 
 def _axis_order(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """In the order of the mesh: single axes and sets by their first axis."""
     return tuple(report.mesh.names.index(base_axis(axis)) for axis in axes), axes
 
 
 def _bars(report: Report) -> tuple[Bar, ...]:
     sent: dict[tuple[str, ...], dict[str, int]] = {}
-    for each in report.collectives:
-        kinds = sent.setdefault(each.axes, {})
-        kinds[each.kind] = kinds.get(each.kind, 0) + each.total_sent
+    for collective in report.collectives:
+        kinds = sent.setdefault(collective.axes, {})
+        kinds[collective.kind] = kinds.get(collective.kind, 0) + collective.total_sent
     if passed := _sent_to_stages(report):
         axis = report.plan.pipeline.axis if report.plan.pipeline else ""
         sent.setdefault((axis,), {})[_TO_STAGES] = passed
@@ -84,13 +78,12 @@ def _bars(report: Report) -> tuple[Bar, ...]:
 
 
 def _sent_to_stages(report: Report) -> int:
-    """Bytes a step that each device of a stage sends to the devices of others."""
+    """Bytes per step that each device of a stage sends to other stages."""
     planned = report.pipeline if report.stage is not None else None
     return sum(count for (one, _), count in planned.traffic.items() if one == report.stage) if planned else 0
 
 
 def _times(report: Report) -> tuple[_Time, ...]:
-    """Of the simulated step, by the streams that its collectives run on; none without hardware."""
     sums: dict[str, tuple[float, float]] = {}
     for event in report.timeline.events if report.timeline else ():
         if event.stream != COMPUTE:
@@ -106,13 +99,13 @@ def _seconds(seconds: float) -> str:
 
 def _with_times(drawing: Drawing, report: Report, times: Sequence[_Time]) -> Drawing:
     y = drawing.height + 14
-    head = max(text_width(axes_text(each.axes)) for each in times) + 12
-    longest = max(each.seconds for each in times) or 1.0
-    whole = f"{format_seconds(sum(each.seconds for each in times))} a step, {format_seconds(sum(each.exposed for each in times))} of it"
+    head = max(text_width(axes_text(item.axes)) for item in times) + 12
+    longest = max(item.seconds for item in times) or 1.0
+    whole = f"{format_seconds(sum(item.seconds for item in times))} a step, {format_seconds(sum(item.exposed for item in times))} of it"
     marks: list[Mark] = [*drawing.marks, Label(0, y, f"Time: {whole} exposed; hatched: overlapped with computation", bold=True)]
-    for each in times:
+    for item in times:
         y += _HIGH + 10
-        marks += _time(each, report, head, y - 14, longest)
+        marks += _time(item, report, head, y - 14, longest)
     return fit_drawing(tuple(marks))
 
 

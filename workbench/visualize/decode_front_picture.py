@@ -1,6 +1,7 @@
-"""Latency against throughput of decoding as a picture: seconds a token across, tokens a second and a chip upwards, a colour a slice.
+"""Decoding latency against throughput: seconds per token across, tokens per second and chip upwards.
 
-Points to the upper left are better. The front is a line through its points; what does not fit into a device's memory is a small grey disc.
+The upper left is better. A line joins the points of the front; each slice has a colour; points that do not fit in
+device memory are small grey discs.
 """
 
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT
 from workbench.visualize.draw.picture import Picture
 
 _LEFT, _TOP, _WIDE, _HIGH = 84, 52, 560, 280  # pixels
-_RADIUS, _OTHER, _UNFIT = 5.0, 3.5, 2.5  # pixels: on the front, beside it, what does not fit
+_RADIUS, _OTHER, _UNFIT = 5.0, 3.5, 2.5  # pixels: on the front, off the front, out of memory
 
 
 def decode_front(found: LatencyFront) -> Picture:
-    """The points of `plan.latency_front(...)`, those on the front with their batch beside them."""
+    """The points of `plan.latency_front(...)`; those on the front are labelled with their batch size."""
     about = _about(found)
     if not found.points:
         return Picture.of_title(about)
@@ -31,20 +32,19 @@ def _about(found: LatencyFront) -> str:
 
 
 def _draw(found: LatencyFront) -> Drawing:
-    across = scale_of([each.seconds_per_token for each in found.points], _LEFT, _WIDE)
-    up = scale_of([each.tokens_per_second_per_chip for each in found.points], _TOP + _HIGH, -_HIGH)
+    across = scale_of([item.seconds_per_token for item in found.points], _LEFT, _WIDE)
+    up = scale_of([item.tokens_per_second_per_chip for item in found.points], _TOP + _HIGH, -_HIGH)
     colours = _colour_slices(found)
     marks: list[Mark] = [Label(0, 12, _about(found), bold=True), *_draw_axes(across, up, colours)]
-    line = tuple((across(each.seconds_per_token), up(each.tokens_per_second_per_chip)) for each in found.front)
-    marks += [Polyline(line, TEXT, 1.0)] if len(line) > 1 else []
-    for each in found.points:
-        marks += _draw_point(each, across, up, colours[each.hardware])
+    front_line = tuple((across(item.seconds_per_token), up(item.tokens_per_second_per_chip)) for item in found.front)
+    marks += [Polyline(front_line, TEXT, 1.0)] if len(front_line) > 1 else []
+    for item in found.points:
+        marks += _draw_point(item, across, up, colours[item.hardware])
     marks += _draw_batches(found, across, up)
     return fit_drawing(tuple(marks))
 
 
 def _colour_slices(found: LatencyFront) -> dict[str, str]:
-    """A colour for each slice, the fewest chips first."""
     names = dict.fromkeys(each.hardware for each in sorted(found.points, key=lambda point: (point.chips, point.hardware)))
     return {name: AXES[place % len(AXES)] for place, name in enumerate(names)}
 
@@ -56,11 +56,10 @@ def _draw_point(point: DecodePoint, across: AxisScale, up: AxisScale, colour: st
 
 
 def _draw_batches(found: LatencyFront, across: AxisScale, up: AxisScale) -> Iterator[Mark]:
-    """The batches of the front beside their discs; of discs in one place all of them in one label."""
     places: dict[tuple[int, int], list[str]] = {}
-    for each in found.front:
-        place = round(across(each.seconds_per_token)), round(up(each.tokens_per_second_per_chip))
-        places.setdefault(place, []).append(f"{each.batch:,}")
+    for point in found.front:
+        place = round(across(point.seconds_per_token)), round(up(point.tokens_per_second_per_chip))
+        places.setdefault(place, []).append(f"{point.batch:,}")
     for (x, y), batches in places.items():
         yield Label(x + 8, y + 14, ", ".join(batches), colour=TEXT, bold=True)
 
@@ -72,10 +71,9 @@ def _hover(point: DecodePoint) -> str:
 
 
 def _draw_axes(across: AxisScale, up: AxisScale, colours: dict[str, str]) -> Iterator[Mark]:
-    """Hair lines at round values, the names of the axes, and the colours."""
     name = "tokens per second and chip"
     yield from axes_marks(across, up, (format_seconds, lambda value: f"{value:,.10g}"))
     note = log_note({"time": across, "throughput": up})
     yield Label(_LEFT + _WIDE / 2, _TOP + _HIGH + 33, f"time of a token{note}; numbers are batches", anchor="middle")
     yield Label(0, _TOP - 12, name)
-    yield from legend_marks(((colour, each) for each, colour in colours.items()), _LEFT + text_width(name), _TOP - 12)
+    yield from legend_marks(((colour, slice_name) for slice_name, colour in colours.items()), _LEFT + text_width(name), _TOP - 12)

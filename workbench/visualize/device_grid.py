@@ -13,24 +13,24 @@ from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
 from workbench.units import format_bytes
+from workbench.visualize.device_map import device_map
 from workbench.visualize.draw.device_shards import DeviceShard, Grid, Projection, UnitRect, count_parts, grid, part_of, projection
-from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle, fit_drawing, shift_down, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
 
-# The physical device at each position of a mesh: its number, its host or slice, its coordinates. Numbers and names only.
+# The physical device at each position of a mesh: its number, its host or slice, its coordinates.
 
 
 class DeviceLocation(NamedTuple):
-    """A physical device; `number` is the one in the hardware's own order, that of `jax.devices()` on one slice or its nodes; `places` are
-    along its axes."""
+    """A physical device: its `number` in the order of `jax.devices()`, and its coordinates."""
 
     number: int
     places: tuple[tuple[str, int], ...]
 
     @property
     def text(self) -> str:
-        """`#12 node 1 device 4`, `#21 x1 y0 z5`."""
+        """The location in words: `#12 node 1 device 4`, `#21 x1 y0 z5`."""
         words = (f"{name}{place}" if len(name) == 1 else f"{name} {place}" for name, place in self.places)
         return " ".join([f"#{self.number}", *words])
 
@@ -38,7 +38,7 @@ class DeviceLocation(NamedTuple):
 def locate_devices(
     mesh: Mesh, hardware: Hardware | None, axis_assignment: AxisAssignment | None = None
 ) -> Callable[[int], DeviceLocation] | None:
-    """The physical device by number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
+    """A function from mesh position to physical device; `None` if the mesh does not fit the hardware."""
     if hardware is None or hardware.size < mesh.size:
         return None
     try:
@@ -51,7 +51,7 @@ def locate_devices(
         number = int(order[device])
         places = []
         for place, (name, size) in enumerate(axes):
-            minor = prod(each for _, each in axes[place + 1 :])
+            minor = prod(length for _, length in axes[place + 1 :])
             if size > 1:
                 places.append((name, number // minor % size))
         return DeviceLocation(number, tuple(places))
@@ -62,38 +62,38 @@ def locate_devices(
 Find = Callable[[int], DeviceLocation]
 MOST_ROWS = 8
 _PAGE = 960  # pixels
-_WIDE, _HIGH = 64, 48  # pixels of the square that stands for the tensor
+_WIDE, _HIGH = 64, 48  # pixels of the square that represents the tensor
 _LINE, _GAP = 16, 16
-_BAND = 0.45  # of its colour; two of them over each other are darker than either
+_BAND = 0.45  # opacity; overlapping bands are darker
 
 
 def device_grid(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> Picture:
-    """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
+    """The mesh as a grid of devices; each shows the tensor as a square with the device's part outlined.
 
-    A band in the colour of a mesh axis is the part that this axis selects; a device holds the intersection of all bands. A replica of what
-    a device with a lower number holds is hatched. For a tensor with more than two split dimensions, the later ones are nested to the right.
-    With hardware, the last line of a device says which of its devices it is, and its coordinates.
+    A band in the colour of a mesh axis is the part that the axis selects; a device holds the intersection of its bands.
+    A replica of the part of a lower-numbered device is hatched. Beyond two split dimensions, later ones are nested to
+    the right. With hardware, the last line of a device names its physical device and coordinates. A mesh that is too
+    large for squares is a `device_map`.
     """
     find = locate_devices(placement.mesh, hardware, axis_assignment)
+    text = _text(placement, hardware, axis_assignment)
     rows = grid(placement.mesh, MOST_ROWS, 3)
     head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
     texts = [_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1)]
     texts += [find(placement.mesh.size - 1).text] if find else []
     cell = max(_WIDE, *map(text_width, texts)) + _GAP
     devices = grid(placement.mesh, MOST_ROWS, int((_PAGE - head) / cell))
-    title = tuple(
-        Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
-    )
-    marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
-    return Picture.of(fit_drawing(marks), _text(placement, hardware, axis_assignment))
+    known = hardware if find else None
+    if devices.note:
+        body, lines = device_map(placement, known, axis_assignment), _title(placement, "", None)
+    else:
+        body, lines = _devices(placement, devices, head, cell, find), _title(placement, "", known)
+    title = tuple(Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(lines))
+    return Picture.of(fit_drawing((*title, *(shift_down(mark, _LINE * len(title)) for mark in body))), text)
 
 
 def _text(placement: Placement, hardware: Hardware | None, axis_assignment: AxisAssignment | None) -> str:
-    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2`: device 6 holds a replica of what device 2
-    holds.
-
-    With hardware, a table gives the physical device at each position.
-    """
+    """The grid as text; `6 = 2` means that device 6 holds a replica of device 2's part."""
     find = locate_devices(placement.mesh, hardware, axis_assignment)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
     rows = grid(mesh, MOST_ROWS, 3, falling)
@@ -102,14 +102,16 @@ def _text(placement: Placement, hardware: Hardware | None, axis_assignment: Axis
     devices = grid(mesh, MOST_ROWS, (WIDTH - head) // cell, falling)
     lines = [("", *("…" if column is None else devices.column_name(column) for column in devices.columns))] * bool(devices.column_axes)
     for row in devices.rows:
-        held = ("…" if None in (row, column) else _held_text(_part(placement, devices, row, column)) for column in devices.columns)
+        held = (
+            "…" if row is None or column is None else _part_text(part_of(placement, devices.device(row, column)))
+            for column in devices.columns
+        )
         lines.append(("…" if row is None else devices.row_name(row), *held))
     table = ((line[0].ljust(head + 2) + "".join(word.ljust(cell) for word in line[1:])).rstrip() for line in lines)
-    return "\n".join([*_title(placement, devices, hardware if find else None), "", *table, *(_hosts(devices, find) if find else [])])
+    return "\n".join([*_title(placement, devices.note, hardware if find else None), "", *table, *(_hosts(devices, find) if find else [])])
 
 
 def _hosts(devices: Grid, find: Find) -> Iterator[str]:
-    """`device 3 is #3 node 0 device 3`, several per line."""
     shown = [devices.device(row, column) for row in devices.rows if row is not None for column in devices.columns if column is not None]
     words = [f"{device} is {find(device).text}" for device in shown]
     width = max(map(len, words)) + 3
@@ -118,9 +120,7 @@ def _hosts(devices: Grid, find: Find) -> Iterator[str]:
         yield "".join(word.ljust(width) for word in words[start : start + WIDTH // width]).rstrip()
 
 
-def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tuple[str, ...]:
-    """The tensor's sharding, what one device holds, how many hold the same, what part of the mesh is left out, and what the last lines
-    mean."""
+def _title(placement: Placement, omitted: str, hardware: Hardware | None) -> tuple[str, ...]:
     mesh, parts = placement.mesh, count_parts(placement)
     held = f"each device holds {shape_text(placement.local_shape)}, {format_bytes(placement.local_bytes)}"
     if parts == 1:
@@ -131,19 +131,15 @@ def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tu
         str(placement.tensor),
         f"{placement.sharding} on {str(mesh) or 'one device'}",
         f"{held}: {sharing}",
-        devices.note,
+        omitted,
     )
     if hardware is not None:
         lines += (f"#: the device of {hardware}, in the order of jax.devices(), and where it stands",)
     return tuple(line for line in lines if line)
 
 
-def _part(placement: Placement, devices: Grid, row: int | None, column: int | None) -> DeviceShard:
-    return part_of(placement, devices.device(row or 0, column or 0))
-
-
 def _longest(placement: Placement) -> DeviceShard:
-    """The part with the longest texts: that of the last device, whose indices are the greatest."""
+    """The last device's part, which has the longest texts."""
     return part_of(placement, placement.mesh.size - 1)
 
 
@@ -151,32 +147,25 @@ def _copy_text(part: DeviceShard) -> str:
     return f"{part.device} = {part.first}" if part.is_copy else f"{part.device}"
 
 
-def _held_text(part: DeviceShard) -> str:
+def _part_text(part: DeviceShard) -> str:
     return _copy_text(part) if part.is_copy else f"{part.device} {part.index}"
 
 
-def _devices(placement: Placement, devices: Grid, head: float, cell: float, top: float, find: Find | None) -> Iterator[Mark]:
-    """The names of columns and rows, and the devices below and beside them."""
+def _devices(placement: Placement, devices: Grid, head: float, cell: float, find: Find | None) -> Iterator[Mark]:
     view, height = projection(placement), _HIGH + (2 + bool(find)) * _LINE + _GAP
     colour = axis_colour(devices.column_axes[0], placement.mesh) if devices.column_axes else TEXT
-    for across, column in enumerate(devices.columns):
-        yield Label(head + cell * across, top, "…" if column is None else devices.column_name(column), colour=colour, bold=True)
-    for down, row in enumerate(devices.rows):
-        y = top + _LINE + height * down
+    for column in range(len(devices.columns)):
+        yield Label(head + cell * column, _LINE, devices.column_name(column), colour=colour, bold=True)
+    for row in range(len(devices.rows)):
+        y = 2 * _LINE + height * row
         colour = axis_colour(devices.row_axes[0], placement.mesh) if len(devices.row_axes) == 1 else TEXT
-        yield Label(0, y + _LINE + _HIGH / 2, "…" if row is None else devices.row_name(row), colour=colour, bold=True)
-        for across, column in enumerate(devices.columns):
-            x = head + cell * across
-            if row is None or column is None:
-                yield Label(x, y + _LINE + _HIGH / 2, "…")
-            else:
-                yield from _device(
-                    placement, view, _part(placement, devices, row, column), x, y, find(devices.device(row, column)) if find else None
-                )
+        yield Label(0, y + _LINE + _HIGH / 2, devices.row_name(row), colour=colour, bold=True)
+        for column in range(len(devices.columns)):
+            device = devices.device(row, column)
+            yield from _device(placement, view, part_of(placement, device), head + cell * column, y, find(device) if find else None)
 
 
 def _device(placement: Placement, view: Projection, part: DeviceShard, x: float, y: float, real: DeviceLocation | None) -> Iterator[Mark]:
-    """Its number, the tensor with bands and the part, the index range, and its physical device."""
     top = y + 6
     yield Label(x, y, _copy_text(part))
     yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
@@ -191,11 +180,8 @@ def _device(placement: Placement, view: Projection, part: DeviceShard, x: float,
 
 
 def _place(box: UnitRect, x: float, y: float) -> tuple[float, float, float, float]:
-    """A box of the unit square in the square at x, y: position and size."""
     return x + _WIDE * box.left, y + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top)
 
 
 def _colour(placement: Placement, dim: int) -> str:
-    """The colour of the first axis that really splits this dimension."""
-    axes = placement.sharding.dims[dim] or ()
-    return axis_colour(next(axis for axis in axes if axis_size(axis, placement.mesh) > 1), placement.mesh)
+    return axis_colour(next(axis for axis in placement.sharding.dims[dim] or () if axis_size(axis, placement.mesh) > 1), placement.mesh)

@@ -14,15 +14,15 @@ from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.palette import model_colour
 from workbench.visualize.draw.picture import Picture
 
-_MOST_NAMED = 24  # models in the key
+_MOST_NAMED = 24  # models in the legend
 
 
 def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = (), measured: FleetSchedule | None = None) -> Picture:
-    """A run's predicted schedule above its measured one, on one scale; or one schedule of these jobs, above what was `measured` of it.
+    """A run's predicted schedule above its measured one, or the schedule of `jobs` above its `measured` one.
 
-    Forward units are light, backward ones strong; a thin line below shows when a unit's state was copied in, before it began; a unit that
-    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, without those
-    that a checkpoint had done.
+    Forward units are light; a thin line below shows when a unit's state was copied in; units lost with their device are
+    hatched. The dashed line is the lower bound on the makespan, from units timed before the run, without units restored
+    from a checkpoint.
     """
     if isinstance(run, FleetMeasurement):
         jobs, schedules, bound = run.jobs, {"predicted": run.predicted, "measured": run.schedule}, run.bound
@@ -36,8 +36,7 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = (), measu
 
 
 def _text(about: str, schedules: Mapping[str, FleetSchedule], jobs: Sequence[Job]) -> str:
-    """The same rows in characters, a letter per model."""
-    return f"{about}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
+    return f"{about}\n\n{schedules_text(schedules, [job.name for job in jobs])}"
 
 
 def _drawing(title: str, schedules: Sequence[FleetSchedule], jobs: Sequence[Job], bound: float) -> Drawing:
@@ -50,7 +49,6 @@ def _drawing(title: str, schedules: Sequence[FleetSchedule], jobs: Sequence[Job]
 
 
 def _models(jobs: Sequence[Job]) -> Iterator[KeyEntry]:
-    """The colour and the number of each model, as many as there is room for."""
     for number, job in enumerate(jobs[:_MOST_NAMED]):
         yield KeyEntry(model_colour(number), f"{number + 1} {job.name}")
     if len(jobs) > _MOST_NAMED:

@@ -1,6 +1,6 @@
-"""The ground of both pictures of a front: axes, the colour of each number of devices, limits, and the present plan.
+"""Shared elements of the front pictures: axes, a colour for each number of devices, limits, the present plan.
 
-Step time runs across, and memory, devices or dollars upwards; both are to be small.
+Step time runs across, and memory, devices or dollars upwards; lower is better.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +18,7 @@ Up = Literal["memory", "devices", "dollars"]
 
 HEAD = 84  # pixels to the left of the chart
 REACH = 4.0
-"""So many times the greatest of the front the present plan and a limit may have to be counted in; beyond, the present plan stands on the
-edge."""
+"""Multiple of the front's maximum up to which the scales include the present plan and limits."""
 NAMES = {"memory": "memory of the fullest device", "devices": "devices", "dollars": "dollars for 1,000 steps"}
 _SQUARE, _LEGEND, _LINE = 14, 18, 15  # pixels
 _ARROWS = {(1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"}
@@ -27,7 +26,7 @@ _ARROWS = {(1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1):
 
 @dataclass(frozen=True, slots=True)
 class FrontChart:
-    """The scales of a picture, and which figure goes upwards."""
+    """The scales of a picture, and the figure on its y axis."""
 
     across: AxisScale
     up: AxisScale
@@ -42,32 +41,32 @@ class FrontChart:
         return self.up.start + self.up.length
 
     def value(self, figures: Figures) -> float:
-        """What goes upwards; 0 for what has no price."""
+        """The value on the y axis; 0 without a price."""
         return float(getattr(figures, self.figure) or 0.0)
 
     def place(self, figures: Figures) -> tuple[float, float]:
-        """Where a plan lies; on the edge what lies outside."""
+        """The pixel position of a plan, clamped to the chart."""
         return self.across(figures.seconds), self.up(self.value(figures))
 
     def side(self, figures: Figures) -> tuple[int, int]:
-        """On which side of the picture a plan lies, across and upwards: -1 before its least, 1 beyond its greatest value."""
+        """The side on which a plan lies outside the chart, across and up: -1 below, 0 within, 1 above the scale."""
         pairs = ((self.across, figures.seconds), (self.up, self.value(figures)))
         across, up = ((value > scale.high) - (value < scale.low) for scale, value in pairs)
         return across, up
 
     def has(self, figures: Figures) -> bool:
-        """Whether a plan lies in the picture; what has no price has no place."""
+        """Whether a plan lies within the chart; a plan without a price does not."""
         return bool(self.value(figures)) and self.side(figures) == (0, 0)
 
 
 def make_chart(seconds: Sequence[float], values: Sequence[float], size: tuple[float, float], top: float, figure: Up) -> FrontChart:
-    """A chart of this size in pixels with room for these values, `top` pixels under the edge of the picture."""
+    """A chart of this size in pixels that covers these values, `top` pixels below the edge of the picture."""
     wide, high = size
     return FrontChart(scale_of(seconds, HEAD, wide), scale_of(values, top + high, -high), figure)
 
 
 def write_value(value: float, figure: Up) -> str:
-    """A value of what goes upwards in words."""
+    """Format a value of the y axis."""
     writers: dict[Up, Callable[[float], str]] = {
         "memory": format_bytes,
         "devices": lambda count: f"{count:,.0f}",
@@ -77,19 +76,19 @@ def write_value(value: float, figure: Up) -> str:
 
 
 def is_near(figures: Figures, chart_figure: Up, slowest: float, largest: float) -> bool:
-    """Whether a plan is near enough to a front with these greatest values to be counted in."""
+    """Whether a plan is near enough to the front to extend the scales, given the front's maxima."""
     value = float(getattr(figures, chart_figure) or 0.0)
     return 0 < figures.seconds <= REACH * slowest and 0 < value <= REACH * largest
 
 
 def colour_devices(front: Sequence[Figures]) -> dict[int, str]:
-    """A colour for each number of devices, most devices first."""
-    counts = sorted({each.devices for each in front}, reverse=True)
-    return {count: AXES[place % len(AXES)] for place, count in enumerate(counts)}
+    """A colour for each number of devices, in descending order."""
+    counts = sorted({figures.devices for figures in front}, reverse=True)
+    return {count: AXES[index % len(AXES)] for index, count in enumerate(counts)}
 
 
 def draw_axes(chart: FrontChart) -> Iterator[Mark]:
-    """Hair lines at round values, and the names of the axes."""
+    """Grid lines, tick labels and axis names."""
     levels = byte_ticks(chart.up) if chart.figure == "memory" else None
     yield from axes_marks(chart.across, chart.up, (format_seconds, lambda value: write_value(value, chart.figure)), levels)
     note = log_note({"time": chart.across, chart.figure: chart.up})
@@ -98,28 +97,28 @@ def draw_axes(chart: FrontChart) -> Iterator[Mark]:
 
 
 def draw_device_legend(chart: FrontChart, colours: Mapping[int, str]) -> Iterator[Mark]:
-    """The colours, where the front has plans on several numbers of devices."""
+    """A legend if the front has several numbers of devices."""
     if len(colours) > 1:
         entries = ((colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items())
         yield from legend_marks(entries, HEAD + text_width(NAMES[chart.figure]), chart.top - _LEGEND)
 
 
 def draw_limits(chart: FrontChart, limits: Sequence[AtMost]) -> Iterator[Mark]:
-    """A dashed line at each limit of what the axes show that lies in the picture."""
-    for each in limits:
-        if each.figure == chart.figure and chart.up.low < each.limit < chart.up.high:
-            y = chart.up(each.limit)
+    """A dashed line with a label at each limit within the chart."""
+    for limit in limits:
+        if limit.figure == chart.figure and chart.up.low < limit.limit < chart.up.high:
+            y = chart.up(limit.limit)
             yield Polyline(((HEAD, y), (chart.right, y)), WARNING, 1.0, dashed=True)
-            yield Label(chart.right, y - 5 if y > chart.top + _LINE else y + _LINE, str(each), anchor="end", colour=WARNING)
-        if each.figure == "seconds" and chart.across.low < each.limit < chart.across.high:
-            x = chart.across(each.limit)
+            yield Label(chart.right, y - 5 if y > chart.top + _LINE else y + _LINE, str(limit), anchor="end", colour=WARNING)
+        if limit.figure == "seconds" and chart.across.low < limit.limit < chart.across.high:
+            x = chart.across(limit.limit)
             is_right = x > HEAD + chart.across.length / 2
             yield Polyline(((x, chart.up.start), (x, chart.top)), WARNING, 1.0, dashed=True)
-            yield Label(x, chart.top - 5, str(each), anchor="end" if is_right else "start", colour=WARNING)
+            yield Label(x, chart.top - 5, str(limit), anchor="end" if is_right else "start", colour=WARNING)
 
 
-def draw_present(chart: FrontChart, figures: Figures, against_best: str = "") -> Iterator[Mark]:
-    """The present plan as an open square, or on the edge, with its figures and an arrow, where it lies outside."""
+def draw_current_plan(chart: FrontChart, figures: Figures, against_best: str = "") -> Iterator[Mark]:
+    """The present plan as an open square; outside the chart it is on the edge, with its figures and an arrow."""
     x, y = chart.place(figures)
     half, side = _SQUARE / 2, chart.side(figures)
     title = f"The present plan: {figures_text(figures)}{f': {against_best}' * bool(against_best)}"

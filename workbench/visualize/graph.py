@@ -1,4 +1,4 @@
-"""The step as a graph of its kernels, collapsed by named scope: their shardings, the collectives between them, and their cost."""
+"""The step as a graph of kernels collapsed by named scope, with shardings, collectives and costs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode, collapse
 from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
-from workbench.visualize.draw.graphviz_layout import GraphLayout, PixelRect, Point, dot_text, lay_out_dot
+from workbench.visualize.draw.graphviz_layout import GraphLayout, PixelRect, Point, dot_text, layout_dot
 from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph_boxes import (
@@ -20,11 +20,11 @@ from workbench.visualize.graph_boxes import (
     PAD,
     STRIP,
     Pill,
+    collect_pills,
     cost_text,
     dims_of,
     heading,
     pill_width,
-    pills_of,
     scope_name,
     second_line,
     send_text,
@@ -36,24 +36,25 @@ from workbench.visualize.graph_boxes import (
 )
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
-"""Shares of the whole from which on a box has the next colour of `HEAT`."""
-TOP = 66  # of the first box, below title and legend
-_NAMED = 2  # of what a box reads, in the twin
+"""Shares of the total cost at which the next colour of `HEAT` begins."""
+TOP = 66  # pixels above the first box, for title and legend
+_NAMED = 2  # inputs of a box named in the text equivalent
 
 
 def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
-    """A box for each closed scope, an inner frame for each open one (`opened`; at first the outermost), limited to a readable number.
+    """A box for each closed scope and a frame for each open one, limited to a readable number.
 
-    In a box: its name and how often it runs, its cost, the sharding of its result (dimensions in the colours of their axes), and the
-    collectives within it; those between two boxes are on the arrow.
+    `opened` are the open scopes, by default the outermost. A box shows its name, its number of executions, its cost,
+    the sharding of its result (dimensions in the colours of their axes), and its internal collectives; collectives
+    between two boxes are on the arrow.
     """
     collapsed = collapse(shown_graph(report), opened)
-    pills = pills_of(collapsed)
+    pills = collect_pills(collapsed)
     text = _text(report, collapsed)
-    found = lay_out_dot(dot_of(collapsed, pills)) if collapsed.boxes else None
-    if found is None:
+    layout = layout_dot(dot_of(collapsed, pills)) if collapsed.boxes else None
+    if layout is None:
         return Picture.of(outline_drawing(text), text)
-    return Picture.of(_drawing(report, collapsed, pills, found), text)
+    return Picture.of(_drawing(report, collapsed, pills, layout), text)
 
 
 def _title(report: Report, collapsed: Collapsed) -> str:
@@ -70,10 +71,12 @@ def _text(report: Report, collapsed: Collapsed) -> str:
                 headings.add(scope)
                 rows.append((f"{'  ' * scope.count('/')}− {scope_name(collapsed, scope)}", "", "", "", "", ""))
         depth = len(_open_around(box, collapsed))
-        made = [collapsed.boxes[maker].label for maker, reader in collapsed.arrows if reader == number]
-        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in totals(collapsed.sends_within(number)))
+        producers = [collapsed.boxes[maker].label for maker, reader in collapsed.arrows if reader == number]
+        sends = ", ".join(f"{send.kind} {axes_text(send.axes)}" for send in totals(collapsed.sends_within(number)))
         name = f"{'  ' * depth}{'+ ' if box.can_open else ''}{box.label}"
-        reads = ", ".join(map(shorten_text, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
+        reads = ", ".join(map(shorten_text, producers[:_NAMED])) + (
+            f" and {len(producers) - _NAMED} more" if len(producers) > _NAMED else ""
+        )
         rows.append(
             (name, times_text(collapsed, box), share_text(collapsed, number), cost_text(collapsed, collapsed.costs[number]), sends, reads)
         )
@@ -103,12 +106,11 @@ def dot_of(collapsed: Collapsed, pills: Sequence[Pill]) -> str:
 
 
 def _common_scope(one: str, other: str, opened: Collection[str]) -> str:
-    """The innermost open scope around both."""
     words = []
-    for mine, theirs in zip(one.split("/"), other.split("/"), strict=False):
-        if mine != theirs:
+    for word, other_word in zip(one.split("/"), other.split("/"), strict=False):
+        if word != other_word:
             break
-        words.append(mine)
+        words.append(word)
     scope = "/".join(words)
     return scope if scope in opened else ""
 
@@ -134,7 +136,6 @@ def _drawing(report: Report, collapsed: Collapsed, pills: Sequence[Pill], found:
 
 
 def _legend(collapsed: Collapsed) -> Iterator[Mark]:
-    """The colours of cost, and the signs."""
     bounds = [0.0, *LEVELS, 1.0]
     x = 0.0
     what = (
@@ -177,7 +178,6 @@ def arrow_marks(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool
 
 
 def heat_colour(share: float) -> str:
-    """The colour of a share of the cost."""
     return HEAT[sum(share >= level for level in LEVELS)]
 
 
@@ -202,9 +202,9 @@ def _node(mesh: Mesh, collapsed: Collapsed, number: int, frame: PixelRect) -> It
     if not box.rest and (dims := dims_of(collapsed.costliest(box))):
         y += LINE
         yield from dim_labels(mesh, dims, x, y)
-    for each in totals(collapsed.sends_within(number)):
+    for send in totals(collapsed.sends_within(number)):
         y += LINE
-        yield Label(x, y, send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
+        yield Label(x, y, send_text(send), colour=axes_colour(send.axes, mesh), bold=True)
 
 
 def dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y: float) -> Iterator[Mark]:
@@ -214,7 +214,6 @@ def dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y:
 
 
 def _hover_text(collapsed: Collapsed, number: int) -> str:
-    """The tooltip of a box."""
     box = collapsed.boxes[number]
     node = collapsed.costliest(box)
     words = [box.key if not box.rest else f"{box.rest} boxes of {box.scope or 'the step'}"]
@@ -227,7 +226,7 @@ def _hover_text(collapsed: Collapsed, number: int) -> str:
         f"{'the most expensive produces' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}"
     )
     words += [
-        f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in totals(collapsed.sends_within(number))
+        f"{send.kind} over {axes_text(send.axes)}, ×{send.count}, {_send_cost(send)}" for send in totals(collapsed.sends_within(number))
     ]
     return " · ".join(filter(None, (*words, "" if box.can_open else node.source)))
 
@@ -250,53 +249,53 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
 
 
 def outline_drawing(text: str) -> Drawing:
-    """The rows of the text equivalent, used without Graphviz."""
+    """The rows of the text equivalent, for use without Graphviz."""
     lines = [*text.splitlines(), "", f"To draw it: {install_command('app')}, or install Graphviz."]
     return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))
 
 
-# The graph that a view shows: of a plan with a pipeline the graphs of all stages, each in a frame of its own, and what they send each
-# other.
+# The displayed graph; for a pipelined plan the graphs of all stages, each in its own frame, with the transfers between them.
+# A stage is a scope.
 
 _GRAD = "grad/"
 
 
 def shown_graph(report: Report) -> Graph:
-    """The graph of a report; of a pipelined plan as a whole that of its stages, whose scopes are `stage0/...`."""
+    """The graph of a report; for a pipelined plan the joint graph of its stages, with scopes `stage0/...`."""
     if report.is_of_devices:
         return report.graph
     assert report.pipeline is not None, "a pipelined plan has one once its stages have reports"
     nodes: list[GraphNode] = []
     edges: list[tuple[int, int]] = []
     sends: list[GraphSend] = []
-    for each in report.stages:
+    for stage_report in report.stages:
         first = len(nodes)
-        nodes += [replace(node, path=_in_stage(node.path, each.stage), known_as=node.path) for node in each.graph.nodes]
-        edges += [(a + first, b + first) for a, b in each.graph.edges]
-        sends += [_moved(send, first, each.stage) for send in each.graph.sends]
+        nodes += [replace(node, path=_in_stage(node.path, stage_report.stage), known_as=node.path) for node in stage_report.graph.nodes]
+        edges += [(a + first, b + first) for a, b in stage_report.graph.edges]
+        sends += [_moved(send, first, stage_report.stage) for send in stage_report.graph.sends]
     between = tuple(_between_stages(report.pipeline, _ends(nodes)))
-    return Graph(tuple(nodes), (*edges, *((each.maker, each.reader) for each in between)), (*sends, *between))
+    return Graph(tuple(nodes), (*edges, *((stage_report.maker, stage_report.reader) for stage_report in between)), (*sends, *between))
 
 
 def _in_stage(path: str, stage: int | None) -> str:
-    return f"stage{stage}/{path}"  # no space: what ends in a number of its own is taken for one of many alike
+    return f"stage{stage}/{path}"  # no space: a word that is a number would be taken for the index of a repeated scope
 
 
 def _moved(send: GraphSend, first: int, stage: int | None) -> GraphSend:
-    maker, reader = (each + first if each >= 0 else -1 for each in (send.maker, send.reader))
+    maker, reader = (node + first if node >= 0 else -1 for node in (send.maker, send.reader))
     return replace(send, maker=maker, reader=reader, path=_in_stage(send.path, stage), known_as=send.path)
 
 
 def _ends(nodes: list[GraphNode]) -> Mapping[tuple[str, bool], tuple[int, int]]:
-    """The first and the last kernel of each block (`stage0/layers/3`), of its forward task and of its backward task."""
-    found: dict[tuple[str, bool], tuple[int, int]] = {}
+    """The first and last kernel of each block (`stage0/layers/3`), separately for its forward and backward task."""
+    ends: dict[tuple[str, bool], tuple[int, int]] = {}
     for number, node in enumerate(nodes):
         stage, _, rest = node.path.partition("/")
         words = rest.removeprefix(_GRAD).split("/")
         for depth in range(1, len(words)):
             key = f"{stage}/{'/'.join(words[:depth])}", rest.startswith(_GRAD)
-            found[key] = found.get(key, (number, number))[0], number
-    return found
+            ends[key] = ends.get(key, (number, number))[0], number
+    return ends
 
 
 def _between_stages(planned: PipelineReport, ends: Mapping[tuple[str, bool], tuple[int, int]]) -> Iterator[GraphSend]:

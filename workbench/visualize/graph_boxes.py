@@ -1,4 +1,4 @@
-"""The boxes of a graph: their texts and sizes, and the rows of a propagation graph, one for each box. Texts and numbers only."""
+"""Texts and sizes of graph boxes, and the row layout of a propagation graph."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from workbench.visualize.draw.drawing_marks import text_width
 
 LINE, PAD, STRIP = 15, 9, 4  # pixels
 _LEAST, _WIDEST = 96, 290
-_LONG, _LONG_DIMS = 26, 32  # characters of a name, and of a line of dimensions
+_LONG, _LONG_DIMS = 26, 32  # characters of a name and of a line of dimensions
 
 
 @dataclass(frozen=True, slots=True)
 class Pill:
-    """A collective that one box sends to another: one kind over one set of mesh axes."""
+    """A collective between two boxes: one kind over one set of mesh axes."""
 
     name: str
     ends: tuple[int, int]
@@ -26,15 +26,15 @@ class Pill:
 
 
 def scope_name(collapsed: Collapsed, scope: str) -> str:
-    """`mlp`, or `* ×96` for as many layers."""
+    """The name of a scope: `mlp`, or `* ×96` for repeated layers."""
     word = scope.rpartition("/")[2]
-    return f"{word} ×{collapsed.count_alike(scope)}" if "*" in word else word
+    return f"{word} ×{collapsed.count_instances(scope)}" if "*" in word else word
 
 
 def times_text(collapsed: Collapsed, box: DrawnNode) -> str:
-    """How often the kernels of a box run, if all run equally often; for a scope, how many equal ones there are."""
+    """The number of executions of a box if equal for all its kernels; for a repeated scope, its number of instances."""
     if "*" in box.label and box.can_open:
-        return f"×{collapsed.count_alike(box.key)}"
+        return f"×{collapsed.count_instances(box.key)}"
     counts = {collapsed.graph.nodes[member].count for member in box.members}
     return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
 
@@ -51,11 +51,11 @@ def cost_text(collapsed: Collapsed, cost: float) -> str:
 
 
 def totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
-    """One for each kind and set of axes, the heaviest first."""
+    """The total for each kind and set of axes, the largest first."""
     sums: dict[tuple[str, tuple[str, ...]], list[GraphSend]] = {}
-    for each in sends:
-        sums.setdefault((each.kind, each.axes), []).append(each)
-    return sorted(map(_total, sums.values()), key=lambda each: -each.sent)
+    for send in sends:
+        sums.setdefault((send.kind, send.axes), []).append(send)
+    return sorted(map(_total, sums.values()), key=lambda total: -total.sent)
 
 
 def _total(alike: Sequence[GraphSend]) -> GraphSend:
@@ -63,19 +63,19 @@ def _total(alike: Sequence[GraphSend]) -> GraphSend:
         alike[0],
         maker=-1,
         reader=-1,
-        count=sum(each.count for each in alike),
-        sent=sum(each.sent for each in alike),
-        seconds=sum(each.seconds for each in alike),
-        exposed=sum(each.exposed for each in alike),
+        count=sum(send.count for send in alike),
+        sent=sum(send.sent for send in alike),
+        seconds=sum(send.seconds for send in alike),
+        exposed=sum(send.exposed for send in alike),
     )
 
 
-def pills_of(collapsed: Collapsed) -> tuple[Pill, ...]:
+def collect_pills(collapsed: Collapsed) -> tuple[Pill, ...]:
     return tuple(
-        Pill(f"send {ends[0]} {ends[1]} {each.kind} {axes_text(each.axes)}", ends, (each,))
+        Pill(f"send {ends[0]} {ends[1]} {send.kind} {axes_text(send.axes)}", ends, (send,))
         for ends, sends in collapsed.sends.items()
         if ends[0] != ends[1]
-        for each in totals(sends)
+        for send in totals(sends)
     )
 
 
@@ -112,28 +112,27 @@ def _dims_line(collapsed: Collapsed, number: int) -> str:
 
 
 def dims_of(node: GraphNode, sharding: Sharding | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    """The last dimensions of its result, as many as fit, with the axes they are sharded over (`sharding`: another one); nameless ones by
-    size."""
+    """The last dimensions of a result that fit, with their axes under `sharding`; unnamed ones are given by size."""
     entries = zip(node.dims, node.shape, (sharding or node.sharding).dims, strict=True)
-    found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
-    while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:
-        found = found[1:]
-    return found
+    fitting = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
+    while fitting and sum(len(name) + 1 for name, _ in fitting) > _LONG_DIMS:
+        fitting = fitting[1:]
+    return fitting
 
 
 def send_text(send: GraphSend) -> str:
     return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
 
 
-# Layout of the rows of a propagation graph: one for each box of a collapsed graph, in program order, in frames for the open scopes; and the
-# lanes beside them in which arrows run. Numbers only.
+# Row layout of a propagation graph: one row per box of a collapsed graph, in program order, in frames for the open scopes, with
+# lanes for the arrows beside them.
 #
-# A column is as wide for sixty boxes as for six: it fits beside a table, and on a narrow screen.
+# The width does not depend on the number of boxes, so that the column fits beside a table and on a narrow screen.
 
 
 WIDTH, HEIGHT, GAP, INDENT, HEAD, FRAME = 388.0, 20.0, 5.0, 9.0, 19.0, 6.0  # pixels
 DIMS_AT = 200.0
-"""The x at which the dimensions of every row begin, so that they can be compared."""
+"""The x in pixels at which the dimensions of every row begin, aligned for comparison."""
 _LANE, _MOST_LANES = 6.0, 10
 
 Ends = tuple[int, int]
@@ -141,7 +140,7 @@ Ends = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ScopeFrame:
-    """An open scope around its rows."""
+    """The frame of an open scope around its rows."""
 
     scope: str
     x: float
@@ -152,16 +151,16 @@ class ScopeFrame:
 
 @dataclass(frozen=True)
 class Rows:
-    """The left top corner of each box by its number (numbered on: rows before them, frames), frames of open scopes, lanes of arrows."""
+    """A row layout by number: boxes, then the leading rows, then frames. `edge` is the x at which the lanes begin."""
 
     places: dict[int, tuple[float, float]]
     frames: tuple[ScopeFrame, ...]
-    scopes: dict[str, int]  # the number of each open scope
+    scopes: dict[str, int]  # numbers of the open scopes
     lanes: dict[Ends, int]
-    edge: float  # where the lanes begin
+    edge: float  # pixels
 
     def arrow_points(self, ends: Ends) -> tuple[tuple[float, float], ...]:
-        """An arrow from one row to another: out, along its lane, and in; one without a lane of its own runs outside all others."""
+        """The polyline of an arrow along its lane; an arrow without a lane runs outside all lanes."""
         start, stop = (self.places[end][1] for end in ends)
         down = 1 if stop > start else -1
         lane = self.lanes.get(ends, self.lanes.get((ends[1], ends[0]), -1))
@@ -171,7 +170,7 @@ class Rows:
 
 
 def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
-    """`before` rows come before the boxes, under a heading of their own; their numbers follow those of the boxes."""
+    """Lay out the boxes from `top`, after `before` leading rows, which are numbered after the boxes."""
     places: dict[int, tuple[float, float]] = {}
     frames: list[ScopeFrame] = []
     depth = max((scope.count("/") + 1 for scope in collapsed.opened), default=0)
@@ -186,29 +185,28 @@ def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
     _lay_rows(_build_tree(collapsed), "", y, max(depth, bool(before)), places, frames)
     ranked = sorted(places, key=lambda number: places[number][1])
     order = {number: place for place, number in enumerate(ranked)}
-    scopes = {frame.scope: len(places) + place for place, frame in enumerate(each for each in frames if each.scope)}
+    scopes = {frame.scope: len(places) + place for place, frame in enumerate(scope_frame for scope_frame in frames if scope_frame.scope)}
     places |= {scopes[frame.scope]: (frame.x, frame.y) for frame in frames if frame.scope}
     return Rows(places, tuple(frames), scopes, _lanes(collapsed.essential_arrows, order), WIDTH + FRAME * max(depth, bool(before)))
 
 
 def _build_tree(collapsed: Collapsed) -> dict[str, list[int | str]]:
-    """The content of each scope, boxes and inner scopes, in program order, by their middle."""
-    found: dict[str, list[int | str]] = {"": []}
+    tree: dict[str, list[int | str]] = {"": []}
     for number, box in enumerate(collapsed.boxes):
         words = box.scope.split("/") if box.scope else []
         for depth in range(len(words)):
             outer, inner = "/".join(words[:depth]), "/".join(words[: depth + 1])
-            if inner not in found:
-                found[inner] = []
-                found[outer].append(inner)
-        found[box.scope].append(number)
-    for entries in found.values():
-        entries.sort(key=lambda each: _middle(collapsed, each))
-    return found
+            if inner not in tree:
+                tree[inner] = []
+                tree[outer].append(inner)
+        tree[box.scope].append(number)
+    for entries in tree.values():
+        entries.sort(key=lambda entry: _middle(collapsed, entry))
+    return tree
 
 
 def _middle(collapsed: Collapsed, entry: int | str) -> float:
-    """The program position of the middle kernel of a box or a scope; inputs come first."""
+    """The program position of the middle kernel of a box or scope; inputs come first."""
     boxes = (
         [collapsed.boxes[entry]] if isinstance(entry, int) else [box for box in collapsed.boxes if f"{box.scope}/".startswith(f"{entry}/")]
     )
@@ -219,33 +217,32 @@ def _middle(collapsed: Collapsed, entry: int | str) -> float:
 def _lay_rows(
     tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[ScopeFrame]
 ) -> float:
-    """Lay out the rows of a scope from `y` on; returns the y below them."""
     level = scope.count("/") + 1 if scope else 0
-    for each in tree[scope]:
-        if isinstance(each, int):
-            places[each] = level * INDENT, y
+    for entry in tree[scope]:
+        if isinstance(entry, int):
+            places[entry] = level * INDENT, y
             y += HEIGHT + GAP
             continue
         place, top = len(frames), y
-        frames.append(ScopeFrame(each, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
-        y = _lay_rows(tree, each, top + HEAD, deepest, places, frames)
-        frames[place] = ScopeFrame(each, frames[place].x, top, frames[place].width, y - top)
+        frames.append(ScopeFrame(entry, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
+        y = _lay_rows(tree, entry, top + HEAD, deepest, places, frames)
+        frames[place] = ScopeFrame(entry, frames[place].x, top, frames[place].width, y - top)
         y += GAP
     return y
 
 
 def _lanes(arrows: Sequence[Ends], order: dict[int, int]) -> dict[Ends, int]:
-    """The innermost lane that is free for each arrow, short ones first; where there are too many, the last is shared."""
+    """The innermost free lane for each arrow, short arrows first; excess arrows share the last lane."""
     lane_spans: list[list[Ends]] = []
-    found = {}
-    for ends, low, high in sorted(_spans(arrows, order), key=lambda each: each[2] - each[1]):
+    lanes = {}
+    for ends, low, high in sorted(_spans(arrows, order), key=lambda span: span[2] - span[1]):
         lane = next((lane for lane, spans in enumerate(lane_spans) if all(high <= a or b <= low for a, b in spans)), len(lane_spans))
         if lane == len(lane_spans) and lane < _MOST_LANES:
             lane_spans.append([])
         lane = min(lane, _MOST_LANES - 1)
         lane_spans[lane].append((low, high))
-        found[ends] = lane
-    return found
+        lanes[ends] = lane
+    return lanes
 
 
 def _spans(arrows: Sequence[Ends], order: dict[int, int]) -> Iterator[tuple[Ends, int, int]]:

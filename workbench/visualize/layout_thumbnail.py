@@ -1,4 +1,4 @@
-"""A small picture of a layout: a row for each of the largest arguments, every dimension a box cut as the mesh cuts it."""
+"""Thumbnail of a layout: a row for each of the largest arguments, with each dimension as a box split by its mesh axes."""
 
 from itertools import islice
 
@@ -12,12 +12,12 @@ from workbench.visualize.draw.svg import svg_text
 
 WIDTH, HEIGHT = 240.0, 132.0  # pixels
 _ROWS, _GAP = 6, 4.0
-_MOST_PARTS = 8  # drawn of one dimension
+_MOST_PARTS = 8  # drawn per dimension
 _WHOLE = "#8b949e"
 
 
 def thumbnail(report: Report) -> str:
-    """The picture as SVG, 240 by 132 pixels, readable on light and dark grounds."""
+    """The thumbnail as an SVG of 240 x 132 pixels, readable on light and dark backgrounds."""
     report = report.shown
     rows = list(islice(_distinct(sorted(report.arguments, key=lambda each: -each.tensor.elements)), _ROWS))
     pitch = HEIGHT / max(len(rows), 1)
@@ -27,18 +27,20 @@ def thumbnail(report: Report) -> str:
 
 
 def _distinct(arguments: list[Placement]) -> list[Placement]:
-    """The first of those that are alike: layers, and the two moments of an optimiser."""
-    found: dict[object, Placement] = {}
-    for each in arguments:
-        found.setdefault((each.tensor.dims or template(each.tensor.path), each.tensor.shape, str(each.sharding)), each)
-    return list(found.values())
+    """The first of each group of similar arguments, such as layers or the moments of an optimiser."""
+    distinct: dict[object, Placement] = {}
+    for argument in arguments:
+        distinct.setdefault(
+            (argument.tensor.dims or template(argument.tensor.path), argument.tensor.shape, str(argument.sharding)), argument
+        )
+    return list(distinct.values())
 
 
 def _row(placement: Placement, mesh: Mesh, top: float, height: float) -> list[Mark]:
-    """One argument: a box for each dimension, the wider the longer it is, on a scale of digits."""
+    """A box for each dimension; widths grow with the number of digits of the sizes."""
     shape = placement.tensor.shape or (1,)
     lengths = [1.0 + len(f"{size}") for size in shape]
-    scale = (WIDTH - 2 - _GAP * (len(shape) - 1)) / sum(lengths)  # without the lines of the first and last box
+    scale = (WIDTH - 2 - _GAP * (len(shape) - 1)) / sum(lengths)  # without the outlines of the first and last box
     marks: list[Mark] = []
     left = 0.0
     names = tuple(placement.tensor.dims) if len(placement.tensor.dims) == len(shape) else ("",) * len(shape)

@@ -1,4 +1,4 @@
-"""The memory of one device at the peak of a step, or at any other moment: a treemap by role and named scope."""
+"""Treemap of one device's memory by role and named scope, at the peak of a step or another moment."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _LISTED = 16
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Values of one role and scope, repeated layers together."""
+    """Values of one role and scope; repeated layers are merged."""
 
     role: Role
     path: str
@@ -32,8 +32,10 @@ class _Cell:
 
 
 def memory_map(report: Report, place: int | None = None, size: tuple[int, int] | None = None) -> Picture:
-    """A field for each role, in it a tile for each scope, sized by its bytes; `place` is an index in `report.memory_curve`, by default the
-    peak. With a `size` in pixels the tiles alone, for a column that has a title of its own."""
+    """A field for each role with a tile for each scope, sized by bytes.
+
+    `place` is an index into `report.memory_curve` (default: the peak). With `size` in pixels, only the tiles are drawn.
+    """
     report = report.shown
     title, cells = _title(report, place), _cells(report, place)
     return Picture(title, lambda: _drawing(report, title, cells, size), lambda: _text(title, cells))
@@ -44,7 +46,7 @@ def _alive(report: Report, place: int | None) -> tuple[Alive, ...]:
 
 
 def _title(report: Report, place: int | None) -> str:
-    alive, curve = sum(each.bytes for each in _alive(report, place)), report.memory_curve
+    alive, curve = sum(value.bytes for value in _alive(report, place)), report.memory_curve
     held = report.memory.peak if place is None else sum(counts[place] for counts in curve.by_role.values())
     moment = "the peak of a step" if place is None else curve.operation_near(place)
     beside = f", and {format_bytes(alive - held)} on the chip" if alive - held > 0.001 * held else ""
@@ -52,7 +54,6 @@ def _title(report: Report, place: int | None) -> str:
 
 
 def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:
-    """Cells by role in their order, the largest first; those too small to be seen are merged into one per role."""
     merged: dict[tuple[Role, str], list[Alive]] = {}
     for each in _alive(report, place):
         merged.setdefault((each.role, template(each.path)), []).append(each)
@@ -92,11 +93,11 @@ def _with_count(cell: _Cell, text: str) -> str:
 def _drawing(report: Report, title: str, cells: Sequence[_Cell], size: tuple[int, int] | None) -> Drawing:
     whole = Tile(0, 0, *size) if size else Tile(0, 24, _WIDE, _HIGH)
     marks: list[Mark] = [] if size else [Label(0, 12, title, bold=True)]
-    roles = [(role, [each for each in cells if each.role is role and each.bytes]) for role in Role]
+    roles = [(role, [cell for cell in cells if cell.role is role and cell.bytes]) for role in Role]
     roles = [(role, group) for role, group in roles if group]
-    roles.sort(key=lambda entry: -sum(each.bytes for each in entry[1]))
-    held = sum(each.bytes for _, group in roles for each in group)
-    fields = squarify([sum(each.bytes for each in group) for _, group in roles], whole)
+    roles.sort(key=lambda entry: -sum(cell.bytes for cell in entry[1]))
+    held = sum(cell.bytes for _, group in roles for cell in group)
+    fields = squarify([sum(cell.bytes for cell in group) for _, group in roles], whole)
     for (role, group), field in zip(roles, fields, strict=True):
         marks += _field(role, group, field, held)
     marks += () if size else _capacity_marks(report, held, 24 + _HIGH + 12)
@@ -104,15 +105,14 @@ def _drawing(report: Report, title: str, cells: Sequence[_Cell], size: tuple[int
 
 
 def _field(role: Role, group: Sequence[_Cell], field: Tile, held: int) -> Iterator[Mark]:
-    """One role: its name above its tiles, where there is room for it."""
-    total = sum(each.bytes for each in group)
+    total = sum(item.bytes for item in group)
     text = f"{role} {format_bytes(total)}" if text_width(f"{role} {format_bytes(total)}") < field.width else f"{role}"
     caption = _CAPTION if field.height > 3 * _CAPTION and field.width > 50 else 0
     if caption:
         most = int(field.width / text_width("x"))
         yield Label(field.x + 1, field.y + 12, text if len(text) <= most else f"{text[: most - 1]}…", bold=True)
     inner = Tile(field.x, field.y + caption, field.width, field.height - caption)
-    for cell, tile in zip(group, squarify([each.bytes for each in group], inner), strict=True):
+    for cell, tile in zip(group, squarify([item.bytes for item in group], inner), strict=True):
         yield from _tile(role, cell, tile, held)
 
 
@@ -129,13 +129,11 @@ def _tile(role: Role, cell: _Cell, tile: Tile, held: int) -> Iterator[Mark]:
 
 
 def _clip_text(text: str, width: float) -> str:
-    """The end of a text, as much as fits."""
     most = int(width / text_width("x"))
     return text if len(text) <= most else tail_text(text, most) if most > 3 else ""
 
 
 def _capacity_marks(report: Report, held: int, y: float) -> Iterator[Mark]:
-    """How much of the device's memory that is."""
     capacity = report.memory.capacity
     if not capacity:
         return
@@ -146,13 +144,13 @@ def _capacity_marks(report: Report, held: int, y: float) -> Iterator[Mark]:
     yield Label(0, y + 25, f"{format_bytes(held)} of {format_bytes(capacity)}: {format_bytes(abs(capacity - held))} {verdict}")
 
 
-# Bytes that a device holds at the peak of a step, by the role of the tensors.
+# Bytes on a device at the peak of a step, by tensor role.
 
 _COLUMNS = ("role", "bytes", "")
 
 
 def memory(report: Report) -> Picture:
-    """A bar for each role that takes any memory; of a pipelined plan on its fullest stage."""
+    """A bar for each role with memory; for a pipelined plan on its fullest stage."""
     return bars_picture(_bars_title(report.shown), _COLUMNS, _bars(report.shown))
 
 

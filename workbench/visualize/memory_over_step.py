@@ -1,4 +1,4 @@
-"""The memory of one device over the step, stacked by role, with the peak and what is alive there; predicted, and below it compiled."""
+"""Memory of one device over the step, stacked by role, with the live values at the peak; predicted, then compiled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ from workbench.units import format_bytes
 from workbench.visualize.draw.palette import ROLES
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
 
-LISTED = 8  # of what is live at the peak
-_COLUMNS, _CHARACTERS = 370, 64  # at most, in the drawing, and in its twin
+LISTED = 8  # live values listed at the peak
+_COLUMNS, _CHARACTERS = 370, 64  # at most, in the drawing and in its text equivalent
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_NEAR = 0.4  # share of the device's memory from which on its limit is shown
-PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
+_NEAR = 0.4  # share of the device's memory above which its capacity is shown
+PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # path prefixes of the phases
 
 
 @dataclass(frozen=True)
 class MemoryTier:
-    """One tier: its series by name and colour, a column for each position in the program, and what is live at the peak: (bytes, what)."""
+    """Memory at one tier: series, a column for each program position, and the live values at the peak."""
 
     title: str
     series: tuple[tuple[str, str], ...]
     values: tuple[Column, ...]
     paths: tuple[str, ...]
     alive: tuple[tuple[int, str], ...]
-    places: tuple[int, ...] = ()  # of each column its position in the curve
-    seconds: float = 0.0  # of the step, where columns are equal spans of it and not operations
+    places: tuple[int, ...] = ()  # position of each column in the curve
+    seconds: float = 0.0  # duration of the step if columns are equal time spans, not operations
 
     def column_of(self, place: int | None) -> int | None:
-        """The first column at a position of the curve; `None` if none is."""
+        """The first column at a position of the curve, else `None`."""
         return self.places.index(place) if place in self.places else None
 
     @cached_property
     def peak(self) -> int:
-        """The position of the peak."""
+        """The index of the column with the largest sum."""
         sums = [sum(column) for column in self.values]
         return sums.index(max(sums))
 
@@ -51,7 +51,9 @@ def memory_tiers(report: Report, compiled: Compiled | None) -> tuple[MemoryTier,
     curve = report.memory_curve
     held = [(role, curve.by_role[role]) for role in Role if any(curve.by_role.get(role, ()))]
     series = tuple((role.value, ROLES[tuple(Role).index(role)]) for role, _ in held)
-    alive = tuple((each.bytes, f"{tail_text(each.path, 60)}{f' ×{each.count}' * (each.count > 1)}, {each.role}") for each in report.alive)
+    alive = tuple(
+        (value.bytes, f"{tail_text(value.path, 60)}{f' ×{value.count}' * (value.count > 1)}, {value.role}") for value in report.alive
+    )
     columns = tuple(zip(*(counts for _, counts in held), strict=True))
     places = _places_by_time(curve.starts, [sum(column) for column in columns], report.seconds or 0.0) or tuple(range(len(columns)))
     values, paths = tuple(columns[place] for place in places), tuple(curve.paths[place] for place in places)
@@ -63,10 +65,10 @@ def memory_tiers(report: Report, compiled: Compiled | None) -> tuple[MemoryTier,
 
 
 def _places_by_time(starts: Sequence[float], heights: Sequence[int], seconds: float) -> tuple[int, ...]:
-    """For each of many equal spans of a step the highest moment in it; none where moments have no times."""
+    """The peak position within each of `_COLUMNS` equal time spans of a step; empty without times."""
     if not starts or not seconds:
         return ()
-    found, last = [], 0
+    peaks, last = [], 0
     for column in range(_COLUMNS):
         begin, end = seconds * column / _COLUMNS, seconds * (column + 1) / _COLUMNS
         while last + 1 < len(starts) and starts[last + 1] <= begin:
@@ -74,12 +76,11 @@ def _places_by_time(starts: Sequence[float], heights: Sequence[int], seconds: fl
         stop = last + 1
         while stop < len(starts) and starts[stop] < end:
             stop += 1
-        found.append(max(range(last, stop), key=heights.__getitem__))
-    return tuple(found)
+        peaks.append(max(range(last, stop), key=heights.__getitem__))
+    return tuple(peaks)
 
 
 def _compiled_chart(compiled: Compiled) -> MemoryTier:
-    """Arguments and results stay; the compiler's temporaries change."""
     stays = compiled.memory.arguments_and_outputs
     values = tuple((stays, count) for _, count in compiled.alive)
     alive = tuple((count, tail_text(path, 60)) for path, count in compiled.alive_at_peak)
@@ -94,14 +95,14 @@ def memory_title(report: Report) -> str:
     return f"{report.title}: what one device holds over the step, {peak} at the peak"
 
 
-def shown_capacity(report: Report, charts: Sequence[MemoryTier]) -> int:
-    """Bytes of the device's memory, if the peak comes near; else 0."""
+def capacity_near_peak(report: Report, charts: Sequence[MemoryTier]) -> int:
+    """Bytes of the device's memory if the peak is near it, else 0."""
     room = report.memory.capacity
     return room if max(chart.most for chart in charts) > _NEAR * room else 0
 
 
 def memory_text(report: Report, charts: Sequence[MemoryTier], listed: int) -> str:
-    """The height of each role in characters, then what is live at the peak."""
+    """The height of each role in characters, then the live values at the peak."""
     sections = [memory_title(report)]
     for chart in charts:
         shown = reduce_columns(chart.values, _CHARACTERS)
@@ -120,7 +121,7 @@ def memory_text(report: Report, charts: Sequence[MemoryTier], listed: int) -> st
             sections.append(
                 table_text(["alive there>", ""], [(format_bytes(count), what) for count, what in alive]) + rest_text(chart, listed)
             )
-    if room := shown_capacity(report, charts):
+    if room := capacity_near_peak(report, charts):
         sections.append(f"One device has {format_bytes(room)}.")
     return "\n\n".join(sections)
 

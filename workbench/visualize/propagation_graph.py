@@ -1,8 +1,7 @@
-"""The graph of the step at one moment of propagation: only values that have an axis so far are coloured. The boxes are those of `graph`,
-one below the other, after the parameters that an axis starts on.
+"""The graph of the step at one moment of propagation; only values that have an axis so far are coloured.
 
-A row has the colour of the axis that splits its value first; a row that a step has just reached has a heavy edge, and an arrow shows from
-where.
+The boxes are those of `graph`, one below the other, after the parameters on which axes start. A row has the colour of
+the axis that splits its value first. A row reached in the current step has a thick edge and an arrow from its source.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -37,7 +36,7 @@ from workbench.visualize.graph_boxes import (
 )
 
 ARRIVED = "→ "
-"""Before the title of a box that was just reached."""
+"""Prefix of the title of a box that was just reached."""
 MOST_PARAMETERS = 16
 _TOP = 46.0
 _LEGEND = "heavy, with an arrow: reached in this step; grey: no axis yet"
@@ -46,15 +45,18 @@ _CONSTRAINT = "sharding_constraint"
 
 @dataclass(frozen=True)
 class GraphRows:
-    """The slow part of the picture, which is the same at every step: the boxes, the value of each node, that of each node's constraint,
-    parameters that are sharded in the end (equal ones together), and the layout of all."""
+    """The step-independent part of the picture, which is slow to compute: the boxes, parameters and layout.
+
+    - `sites`: the value of each node; `constraints`: the constraint's value by value;
+    - `parameters`: values of the parameters that are sharded at the end, equal ones together.
+    """
 
     collapsed: Collapsed
     sites: tuple[int | None, ...]
     constraints: dict[int, int]
     parameters: tuple[tuple[int, ...], ...]
     rows: Rows
-    row_of: dict[int, int | None] = field(default_factory=dict)  # by value, as far as requested
+    row_of: dict[int, int | None] = field(default_factory=dict)  # by value, computed on demand
 
     @property
     def count(self) -> int:
@@ -63,29 +65,30 @@ class GraphRows:
 
 
 def lay_out_rows(report: Report, opened: Collection[str] | None = None) -> GraphRows:
-    """The rows with `opened` scopes (`None`: those that are open at first)."""
+    """Lay out the rows with these open scopes (default: those open initially)."""
     replay, collapsed = report.propagation, collapse(report.graph, opened)
     sites = tuple(replay.number(node.path, node.kind, node.shape, node.sharding) for node in report.graph.nodes)
-    by_hand = {(site.path, site.shape): number for number, site in enumerate(replay.values) if site.kind == _CONSTRAINT}
-    known = ((number, by_hand.get((replay.values[number].path, replay.values[number].shape))) for number in sites if number is not None)
+    constraint_values = {(site.path, site.shape): number for number, site in enumerate(replay.values) if site.kind == _CONSTRAINT}
+    pairs = (
+        (number, constraint_values.get((replay.values[number].path, replay.values[number].shape))) for number in sites if number is not None
+    )
     parameters = _parameters(report, replay)
-    constraints = {number: held for number, held in known if held is not None}
+    constraints = {number: constraint for number, constraint in pairs if constraint is not None}
     return GraphRows(collapsed, sites, constraints, parameters, place_rows(collapsed, len(parameters), _TOP))
 
 
 def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], ...]:
-    """Parameters that are sharded in the end, equal ones together."""
-    wanted = {tensor.path for tensor in report.plan.program.arguments if tensor.role is Role.PARAMETER}
-    found: dict[object, list[int]] = {}
+    parameter_paths = {tensor.path for tensor in report.plan.program.arguments if tensor.role is Role.PARAMETER}
+    groups: dict[object, list[int]] = {}
     for number, site in enumerate(replay.values):
-        if site.role == "argument" and site.path in wanted and site.sharding.axes:
-            found.setdefault((template(site.path), site.shape, site.sharding), []).append(number)
-    return tuple(map(tuple, found.values()))[:MOST_PARAMETERS]
+        if site.role == "argument" and site.path in parameter_paths and site.sharding.axes:
+            groups.setdefault((template(site.path), site.shape, site.sharding), []).append(number)
+    return tuple(map(tuple, groups.values()))[:MOST_PARAMETERS]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step of the replay, by rows of the picture: the sharding of each value, the axis that reached a row, and that of each arrow."""
+    """One step of the replay by rows: the sharding of each value, the axes that reached rows, and the axes of arrows."""
 
     shardings: Sequence[Sharding]
     fresh: dict[int, str]
@@ -93,7 +96,7 @@ class _Step:
 
 
 def propagation_graph(report: Report, step: int | None = None, graph_rows: GraphRows | None = None) -> Picture:
-    """The rows after a step of `report.propagation` (`None`: the last); `graph_rows` is what `lay_out_rows` gave."""
+    """The rows after a step of `report.propagation`, by default the last; `graph_rows` is the result of `lay_out_rows`."""
     graph_rows, replay = graph_rows or lay_out_rows(report), report.propagation
     step = (replay.axis_propagations[-1].step if replay.axis_propagations else 0) if step is None else step
     now = _step_state(replay, graph_rows, step)
@@ -105,8 +108,8 @@ def propagation_graph(report: Report, step: int | None = None, graph_rows: Graph
         marks += _arrow(graph_rows.rows.arrow_points(ends), NEUTRAL, 1.0, 0.45)
     for number in range(graph_rows.count):
         marks += _box(report, graph_rows, number, now)
-    for place, alike in enumerate(graph_rows.parameters):
-        marks += _parameter(report.mesh, replay, graph_rows, graph_rows.count + place, alike, now)
+    for index, alike in enumerate(graph_rows.parameters):
+        marks += _parameter(report.mesh, replay, graph_rows, graph_rows.count + index, alike, now)
     for ends, axis in now.arrows.items():
         marks += _arrow(graph_rows.rows.arrow_points(ends), axis_colour(axis, report.mesh), 2.2, 1.0)
     return Picture.of(fit_drawing(tuple(marks)), text)
@@ -126,7 +129,6 @@ def _step_state(replay: Propagation, graph_rows: GraphRows, step: int) -> _Step:
 
 
 def _row_at(replay: Propagation, graph_rows: GraphRows, number: int) -> int | None:
-    """The row that a value is in."""
     if number not in graph_rows.row_of:
         graph_rows.row_of[number] = _find_row(replay.values[number], number, graph_rows)
     return graph_rows.row_of[number]
@@ -134,29 +136,29 @@ def _row_at(replay: Propagation, graph_rows: GraphRows, number: int) -> int | No
 
 def _find_row(site: ShardedValue, number: int, graph_rows: GraphRows) -> int | None:
     if site.role == "value":
-        found = graph_rows.collapsed.find_value(site.path) if site.path else None
-        return graph_rows.rows.scopes[found] if isinstance(found, str) else found
-    row = next((place for place, alike in enumerate(graph_rows.parameters) if number in alike), None)
+        target = graph_rows.collapsed.find_value(site.path) if site.path else None
+        return graph_rows.rows.scopes[target] if isinstance(target, str) else target
+    row = next((index for index, alike in enumerate(graph_rows.parameters) if number in alike), None)
     if row is not None:
         return graph_rows.count + row
-    return next((place for place, box in enumerate(graph_rows.collapsed.boxes) if site.role == "argument" and box.key == site.path), None)
+    return next((index for index, box in enumerate(graph_rows.collapsed.boxes) if site.role == "argument" and box.key == site.path), None)
 
 
 def _sharding_at(graph_rows: GraphRows, node: int, now: _Step) -> Sharding | None:
-    """The sharding of a node so far, or, before it is propagated there, the one of its constraint."""
+    """The current sharding of a node; that of its constraint until propagation reaches it."""
     site = graph_rows.sites[node]
     if site is None:
         return None
-    shardings, wanted = now.shardings[site], graph_rows.constraints.get(site)
-    return shardings if wanted is None or shardings.axes else now.shardings[wanted]
+    shardings, constraint = now.shardings[site], graph_rows.constraints.get(site)
+    return shardings if constraint is None or shardings.axes else now.shardings[constraint]
 
 
 def _find_member(graph_rows: GraphRows, number: int, now: _Step) -> tuple[int, Sharding | None]:
-    """The member that represents a box: one that has an axis, else the most expensive."""
+    """The representative of a box: a member with an axis, else the most expensive."""
     box = graph_rows.collapsed.boxes[number]
     largest = graph_rows.collapsed.costliest(box)
     shown = max(
-        box.members, key=lambda each: (bool(_axes(_sharding_at(graph_rows, each, now))), graph_rows.collapsed.graph.nodes[each] is largest)
+        box.members, key=lambda node: (bool(_axes(_sharding_at(graph_rows, node, now))), graph_rows.collapsed.graph.nodes[node] is largest)
     )
     return shown, _sharding_at(graph_rows, shown, now)
 
@@ -215,7 +217,7 @@ def _row(
     yield Label(left, y + 14, tail_text(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
     room = int((WIDTH - DIMS_AT - 6) / text_width("m"))
     while dims and sum(len(label) + 1 for label, _ in dims) - 1 > room:
-        dims.remove(next((each for each in dims if not each[1]), dims[0]))  # one that is not split first
+        dims.remove(next((dim for dim in dims if not dim[1]), dims[0]))  # unsplit dimensions first
     yield from dim_labels(mesh, dims, DIMS_AT, y + 14)
 
 
@@ -248,12 +250,11 @@ def _split_text(graph_rows: GraphRows, now: _Step) -> str:
 
 
 def _text(report: Report, replay: Propagation, graph_rows: GraphRows, now: _Step) -> str:
-    """The same as rows: the values just reached, the scope, the shardings."""
     rows = []
-    for place, alike in enumerate(graph_rows.parameters):
-        mark = ARRIVED.strip() if graph_rows.count + place in now.fresh else ""
-        lying = now.shardings[alike[0]]
-        rows.append((mark, template(replay.values[alike[0]].path), str(lying) if lying.axes else ""))
+    for index, alike in enumerate(graph_rows.parameters):
+        mark = ARRIVED.strip() if graph_rows.count + index in now.fresh else ""
+        sharding_now = now.shardings[alike[0]]
+        rows.append((mark, template(replay.values[alike[0]].path), str(sharding_now) if sharding_now.axes else ""))
     for number, box in enumerate(graph_rows.collapsed.boxes):
         _, sharding = _find_member(graph_rows, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))

@@ -1,4 +1,4 @@
-"""Propagation step by step: a row for each value, a column for each step, each new axis in its colour where it arrives."""
+"""Propagation as a grid: a row for each value, a column for each step, new axes in colour."""
 
 import itertools
 import re
@@ -17,15 +17,15 @@ from workbench.visualize.draw.palette import TEXT, axes_colour
 from workbench.visualize.draw.picture import Picture
 
 MOST_STEPS, MOST_VALUES = 8, 24
-"""As many as fit on a page; those of a larger program are for the board's slider."""
+"""Limits for one page; longer replays are for the slider of the board."""
 _ARROWS = {FORWARD: "→", BACKWARD: "←", ACROSS: "↔"}
-_WORD = re.compile(r"[][, -]+|[^][, -]+")  # of a sharding: axes, and what stands between
+_WORD = re.compile(r"[][, -]+|[^][, -]+")  # of a sharding: axes and separators
 _LINE, _GAP, _PAD = 22, 14, 6  # pixels
 
 
 @dataclass(frozen=True, slots=True)
 class _ValueRow:
-    """One value: its sharding before the first step, and after each; `new` are the axes that the step added."""
+    """A value with its sharding initially and after each step; `new` are the axes that each step added."""
 
     name: str
     at: tuple[Sharding, ...]
@@ -33,17 +33,16 @@ class _ValueRow:
 
 
 def propagation(report: Report) -> Picture:
-    """The replay as a grid: the initial shardings, then step after step; what a step changed is coloured, the rest of a row is as before.
+    """The replay as a grid of the initial shardings and the steps, with only changes drawn.
 
-    Above each step is its direction: forward (→), backward (←), or from operand to operand (↔). Of a long replay, only the first steps and
-    the values that they reach.
+    The head of each step shows its direction: forward (→), backward (←), or between operands (↔). A long replay shows
+    only its first steps and the values that they reach.
     """
     title, rows, heads = _title(report), _rows(report.propagation), _heads(report.propagation)
     return Picture(title, lambda: fit_drawing(tuple(_marks(title, rows, heads, report.mesh))), lambda: _text(report))
 
 
 def _text(report: Report) -> str:
-    """The same, downwards: which values each step changed, and their shardings after it."""
     rows, heads = _rows(report.propagation), _heads(report.propagation)
     cells = [(head, row.name, str(row.at[step])) for step, head in enumerate(heads) for row in rows if row.new[step]]
     return f"{_title(report)}\n\n{table_text(['step', 'value', 'sharding then~'], cells)}"
@@ -56,13 +55,12 @@ def _title(report: Report) -> str:
 
 
 def _heads(replay: Propagation) -> list[str]:
-    ways = [dict.fromkeys(_ARROWS[move.direction] for move in step.axis_propagations) for step in replay.steps[:MOST_STEPS]]
-    return ["by hand", *(f"{number} {''.join(way)}" for number, way in enumerate(ways, 1))]
+    directions = [dict.fromkeys(_ARROWS[move.direction] for move in step.axis_propagations) for step in replay.steps[:MOST_STEPS]]
+    return ["by hand", *(f"{number} {''.join(arrows)}" for number, arrows in enumerate(directions, 1))]
 
 
 def _rows(replay: Propagation) -> list[_ValueRow]:
-    """The values that are sharded initially or reached, a value passed through unchanged only once; where there are few, the replicated
-    ones too."""
+    """The values that are sharded or reached, and up to `MOST_VALUES` also replicated ones; pass-through values once."""
     last = min(len(replay.steps), MOST_STEPS)
     states = [replay.at(step) for step in range(last + 1)]
     named = [number for number, site in enumerate(replay.values) if (site.path or site.role == "result") and replay.one[number] == number]
@@ -79,7 +77,7 @@ def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _ValueRow:
 def _marks(title: str, rows: Sequence[_ValueRow], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:
     yield Label(0, 12, title, bold=True)
     head = max([text_width(row.name) for row in rows], default=0.0) + _GAP
-    widths = [max(text_width(each) for each in (heads[n], *(str(row.at[n]) for row in rows if row.new[n]))) for n in range(len(heads))]
+    widths = [max(text_width(text) for text in (heads[n], *(str(row.at[n]) for row in rows if row.new[n]))) for n in range(len(heads))]
     left = head
     for name, width in zip(heads, widths, strict=True):
         yield Label(left + _PAD, 2 * _LINE, name, bold=True)
@@ -102,7 +100,6 @@ def _draw_row(row: _ValueRow, y: float, head: float, widths: Sequence[float], me
 
 
 def _entries(row: _ValueRow, step: int, x: float, y: float, mesh: Mesh) -> Iterator[Mark]:
-    """`[data, -, model]`, each axis in its colour, new ones bold."""
     text = str(row.at[step])
     for word in _WORD.finditer(text):
         axes = tuple(word[0].split("+")) if word[0][0] not in "[], -" else ()

@@ -1,6 +1,6 @@
-"""The kernels of a step under the hardware's roofline (Williams, Waterman, Patterson 2009): their FLOP per byte, and FLOP per second.
+"""Roofline of a step's kernels (Williams, Waterman, Patterson 2009): FLOP/byte against FLOP/s, logarithmic.
 
-Both scales are logarithmic. Under the slanted part of the roof a kernel is bound by memory, under a level one by a compute unit.
+Kernels below the slanted part of the roof are memory-bound, those below a level part compute-bound.
 """
 
 import math
@@ -14,10 +14,10 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.palette import STEP
 
-MOST_SHOWN = 50  # kernels, the longest ones
-LEAST_INTENSITY = 0.01  # FLOP per byte below which a kernel only moves data
+MOST_SHOWN = 50  # longest kernels
+LEAST_INTENSITY = 0.01  # FLOP per byte; kernels below it only move data
 LEAST_SHARE = 0.0005  # of total kernel time
-_LARGEST, _SMALLEST = 17.0, 2.5  # radii
+_LARGEST, _SMALLEST = 17.0, 2.5  # radii in pixels
 BOUND_COLOURS = {"products": STEP[0], "elementwise": STEP[4], "memory": STEP[1], "launch": STEP[2]}
 WHY = {
     "products": "bound by products",
@@ -29,31 +29,31 @@ WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """FLOP per second that no kernel of one kind exceeds."""
+    """The peak FLOP/s of one kind of kernel."""
 
     name: str
     rate: float
 
 
 def roofline_text(report: Report) -> str:
-    """The ceilings, then the longest kernels with the fraction of the ceiling they reach."""
+    """The ceilings, then the longest kernels with their arithmetic intensity and rate."""
     chip, shown = report.plan.hardware.chip if report.plan.hardware else None, longest_kernels(report)
     if chip is None or not shown:
         return roofline_title(report)
-    ceilings = [(each.name, f"{format_count(each.rate, 'FLOP/s')}") for each in roof_ceilings(chip, shown)]
+    ceilings = [(item.name, f"{format_count(item.rate, 'FLOP/s')}") for item in roof_ceilings(chip, shown)]
     ceilings.append(("memory", format_count(chip.memory_bandwidth, "B/s")))
     whole = sum_seconds(report.kernel_costs)
     rows = [
         (
-            tail_text(each.path, 44),
-            f"×{each.count:,}",
-            format_seconds(each.total_seconds),
-            f"{each.total_seconds / whole:.0%}",
-            f"{each.intensity:.3g}",
-            format_count(each.rate, "FLOP/s"),
-            each.bound,
+            tail_text(item.path, 44),
+            f"×{item.count:,}",
+            format_seconds(item.total_seconds),
+            f"{item.total_seconds / whole:.0%}",
+            f"{item.intensity:.3g}",
+            format_count(item.rate, "FLOP/s"),
+            item.bound,
         )
-        for each in shown[:16]
+        for item in shown[:16]
     ]
     table = table_text(["kernel", "times>", "a step>", "share>", "FLOP/byte>", "reaches>", "bound by"], rows)
     more = f"\n  and {len(report.kernel_costs) - 16} more" if len(report.kernel_costs) > 16 else ""
@@ -69,26 +69,26 @@ def roofline_title(report: Report) -> str:
 def longest_kernels(report: Report) -> tuple[Kernel, ...]:
     """The longest kernels, without those of negligible time."""
     least = LEAST_SHARE * sum_seconds(report.kernel_costs)
-    return tuple(each for each in report.kernel_costs if each.bytes and each.total_seconds >= least)[:MOST_SHOWN]
+    return tuple(kernel for kernel in report.kernel_costs if kernel.bytes and kernel.total_seconds >= least)[:MOST_SHOWN]
 
 
 def sum_seconds(kernels: Sequence[Kernel]) -> float:
-    return sum(each.total_seconds for each in kernels) or 1.0
+    return sum(kernel.total_seconds for kernel in kernels) or 1.0
 
 
 def roof_ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[Ceiling, ...]:
-    """Dots in each type that occurs, with the peak of the data sheet, and elementwise work."""
+    """The data sheet's peak for dots in each type that occurs, and the elementwise peak."""
     rates: dict[float, list[str]] = {}
-    for dtype in dict.fromkeys(each.dtype for each in shown if each.flops):
+    for dtype in dict.fromkeys(kernel.dtype for kernel in shown if kernel.flops):
         rates.setdefault(chip.peak(dtype), []).append(dtype)
-    found = [Ceiling(f"products in {', '.join(names)}", rate) for rate, names in rates.items()]
+    ceilings = [Ceiling(f"products in {', '.join(names)}", rate) for rate, names in rates.items()]
     if math.isfinite(chip.vector_flops):
-        found.append(Ceiling("elementwise work", chip.vector_flops))
-    return tuple(sorted(found, key=lambda each: -each.rate))
+        ceilings.append(Ceiling("elementwise work", chip.vector_flops))
+    return tuple(sorted(ceilings, key=lambda ceiling: -ceiling.rate))
 
 
 def kernel_radius(each: Kernel, whole: float) -> float:
-    """The radius of its disc, whose area is proportional to its time."""
+    """The radius of a kernel's disc in pixels; its area is proportional to the kernel's time."""
     return max(_LARGEST * math.sqrt(min(each.total_seconds / whole * 5, 1.0)), _SMALLEST)
 
 

@@ -1,7 +1,7 @@
-"""What a search found as a picture: step time across, memory upwards, the front as a staircase, and what it dominates shaded.
+"""The front of a finished search: step time across, memory upwards, dominated regions shaded.
 
-Both are to be small, so a plan is better than all that is above it and to its right. With several numbers of devices each has its own
-staircase: a plan on fewer devices need not be the faster one to be on the front.
+Lower is better, so a plan beats all plans above it and to its right. Each number of devices has its own staircase,
+since a plan on fewer devices can be on the front without being faster.
 """
 
 import textwrap
@@ -21,9 +21,9 @@ from workbench.visualize.front_axes import (
     FrontChart,
     colour_devices,
     draw_axes,
+    draw_current_plan,
     draw_device_legend,
     draw_limits,
-    draw_present,
     is_near,
     make_chart,
 )
@@ -32,12 +32,12 @@ Planned = tuple[PlanCandidate, Figures]
 
 _WIDE, _HIGH, _TOP = 620, 300, 52  # pixels
 _RADIUS, _BEST, _OTHER = 4.5, 7.0, 2.5
-_LINE, _LIST = 15, 104  # pixels and characters of a line of the list
-_APART = (16, 11)  # pixels between two numbers
+_LINE, _LIST = 15, 104  # pixels per line and characters per line of the list
+_APART = (16, 11)  # minimum distance of two numbers in pixels, across and down
 
 
 def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Picture:
-    """The front of a search, numbered as in its table, the best with a larger disc; small discs for `planned`, other plans of the space."""
+    """The numbered front of a search, with the best plan as a larger disc and other `planned` plans as small discs."""
     others = tuple(planned)
     if not result.front:
         return Picture.of_title(result.title)
@@ -45,7 +45,7 @@ def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Pictu
 
 
 def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> str:
-    """The front as a table, where the present plan stands, and how many of the other plans lie within the limits."""
+    """The front as a table, the present plan compared with the best, and a count of the other plans."""
     if not result.front:
         return result.title
     others, limits = _others(result, tuple(planned)), _limits(result)
@@ -54,7 +54,7 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
         best = result.state.best and result.state.best[1]
         lines += ["", f"the present plan: {present_text(result.present.figures, best, result.state.objective, result.requirements)}"]
     if others:
-        fit = sum(all(each.allows_figures(figures) for each in limits) for _, figures in others)
+        fit = sum(all(limit.allows_figures(figures) for limit in limits) for _, figures in others)
         lines += [
             "",
             f"{len(others):,} other plans: {fit:,} within the limits and beaten by the front, {len(others) - fit:,} beyond a limit",
@@ -63,11 +63,11 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
 
 
 def _limits(result: SearchResult) -> tuple[AtMost, ...]:
-    return tuple(each for each in result.requirements if isinstance(each, AtMost))
+    return tuple(requirement for requirement in result.requirements if isinstance(requirement, AtMost))
 
 
 def _others(result: SearchResult, planned: Sequence[Planned]) -> tuple[Planned, ...]:
-    """Those that are not on the front; the present plan has a sign of its own."""
+    """Plans that are neither on the front nor the present plan."""
     front = {candidate for candidate, _ in result.front} | {result.present and result.present.candidate}
     return tuple((candidate, figures) for candidate, figures in planned if candidate not in front)
 
@@ -86,19 +86,18 @@ def _draw(result: SearchResult, planned: Sequence[Planned]) -> Drawing:
     marks += _draw_points(chart, result)
     if present is not None:
         best = result.state.best and result.state.best[1]
-        marks += draw_present(chart, present.figures, against_best_text(present.figures, best, result.state.objective, limits))
+        marks += draw_current_plan(chart, present.figures, against_best_text(present.figures, best, result.state.objective, limits))
     marks += draw_device_legend(chart, _colours(result))
     marks += _list_plans(result)
     return fit_drawing(tuple(marks))
 
 
 def _scale(result: SearchResult, others: Sequence[Figures]) -> FrontChart:
-    """With room for the front, the other plans, and the present one if it is near."""
     shown = [*(figures for _, figures in result.front), *others]
     if result.present is not None:
-        near = is_near(result.present.figures, "memory", max(each.seconds for each in shown), max(each.memory for each in shown))
+        near = is_near(result.present.figures, "memory", max(plan.seconds for plan in shown), max(plan.memory for plan in shown))
         shown += [result.present.figures] * near
-    return make_chart([each.seconds for each in shown], [each.memory for each in shown], (_WIDE, _HIGH), _TOP, "memory")
+    return make_chart([point.seconds for point in shown], [point.memory for point in shown], (_WIDE, _HIGH), _TOP, "memory")
 
 
 def _colours(result: SearchResult) -> dict[int, str]:
@@ -106,10 +105,9 @@ def _colours(result: SearchResult) -> dict[int, str]:
 
 
 def _draw_points(chart: FrontChart, result: SearchResult) -> Iterator[Mark]:
-    """The plans of the front with their numbers, as far as these do not lie upon each other."""
     colours = _colours(result)
     best = result.state.best
-    spots = _NumberSpots()
+    spots = _NumberPositions()
     for number, (candidate, figures) in enumerate(result.front):
         x, y = chart.place(figures)
         radius = _BEST if best is not None and candidate == best[0] else _RADIUS
@@ -117,14 +115,14 @@ def _draw_points(chart: FrontChart, result: SearchResult) -> Iterator[Mark]:
         yield from spots.draw_number(f"{number}", x, y, radius)
 
 
-class _NumberSpots:
-    """Where numbers stand already. Mutable: it fills as they are drawn."""
+class _NumberPositions:
+    """Occupied positions of numbers; mutable, filled during drawing."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[float, float]] = []
 
     def draw_number(self, text: str, x: float, y: float, radius: float) -> Iterator[Mark]:
-        """The number of a disc below it to the left, or above it to the right; not at all where both spots are taken."""
+        """The number of a disc, below left or above right of it; nothing if both positions are occupied."""
         for left, base in ((x - radius - 4 - text_width(text), y + radius + 8), (x + radius + 3, y - radius - 1)):
             if left > HEAD and all(abs(left - a) >= _APART[0] or abs(base - b) >= _APART[1] for a, b in self._taken):
                 self._taken.append((left, base))
@@ -137,7 +135,6 @@ def _hover(candidate: PlanCandidate, figures: Figures) -> str:
 
 
 def _list_plans(result: SearchResult) -> Iterator[Mark]:
-    """The plans of the front by their numbers."""
     y = _TOP + _HIGH + 56.0
     colours = _colours(result)
     for number, (candidate, figures) in enumerate(result.front[:MOST_ROWS]):

@@ -1,6 +1,6 @@
-"""How a proof came about, answer by answer: the best plan found falls, the lower bound rises, until they meet.
+"""Progress of a proof: the best plan found and the lower bound, until they meet.
 
-Across are the answers of a search, which are the same on every machine, not its seconds.
+The x axis counts the answers of the search, which are the same on every machine, unlike seconds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ Point = tuple[float, float]
 
 
 def search_progress(states: Sequence[SearchState]) -> Picture:
-    """Two lines over the answers of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
+    """Two lines over the answers of a search: the best plan found and the lower bound, with the gap shaded."""
     text = _text(states)
     if not any(state.best for state in states):
         return Picture.of_title(text)
@@ -35,7 +35,6 @@ def search_progress(states: Sequence[SearchState]) -> Picture:
 
 
 def _text(states: Sequence[SearchState]) -> str:
-    """The answers by which the best plan or the bound changed."""
     if not states:
         return "No search has begun."
     last, write = states[-1], _WRITE[states[-1].objective]
@@ -51,7 +50,6 @@ def _text(states: Sequence[SearchState]) -> str:
 
 
 def _lines(state: SearchState) -> tuple[float, float]:
-    """The bound, and the best if there is one."""
     return state.least, _best_value(state) if state.best else 0.0
 
 
@@ -61,21 +59,20 @@ def _best_value(state: SearchState) -> float:
 
 def _draw(title: str, states: Sequence[SearchState]) -> Drawing:
     across = AxisScale(0, max(len(states) - 1, 1), _HEAD, _WIDE)
-    found = [(number, _best_value(state)) for number, state in enumerate(states) if state.best]
-    up = scale_of([value for _, value in found] + [state.least for state in states if state.least > 0], _TOP + _HIGH, -_HIGH)
-    best = tuple(_steps([(across(number), up(value)) for number, value in found]))
+    best_values = [(number, _best_value(state)) for number, state in enumerate(states) if state.best]
+    up = scale_of([value for _, value in best_values] + [state.least for state in states if state.least > 0], _TOP + _HIGH, -_HIGH)
+    best = tuple(_steps([(across(number), up(value)) for number, value in best_values]))
     least = tuple(_steps([(across(number), up(state.least)) for number, state in enumerate(states)]))
     marks: list[Mark] = [Label(0, 12, title, bold=True), *_draw_axes(across, up, states[-1].objective)]
     below = tuple((x, y) for x, y in least if x >= best[0][0])
     marks.append(Area((*best, *reversed(below)), NEUTRAL, 0.14, "the gap: a plan in it may still be found"))
     marks += [Polyline(best, _BEST, 2.0), Polyline(least, _LEAST, 2.0, dashed=True)]
-    marks += [Disc(across(n), up(value), 3.5, _BEST, 1.0, _hover(n, states[n])) for n, value in _changes(found)]
+    marks += [Disc(across(n), up(value), 3.5, _BEST, 1.0, _hover(n, states[n])) for n, value in _changes(best_values)]
     marks += _draw_legend(across, states)
     return fit_drawing(tuple(marks))
 
 
 def _steps(points: Sequence[Point]) -> Iterator[Point]:
-    """A line that stays level until the next point."""
     for before, (x, y) in zip([None, *points], points, strict=False):
         if before is not None:
             yield x, before[1]
@@ -83,15 +80,14 @@ def _steps(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _changes(found: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """The answers that found a better plan."""
-    for place, (number, value) in enumerate(found):
-        if place == 0 or value != found[place - 1][1]:
+    for index, (number, value) in enumerate(found):
+        if index == 0 or value != found[index - 1][1]:
             yield number, value
 
 
 def _hover(number: int, state: SearchState) -> str:
-    found = f": {state.best[0]}" if state.best else ""
-    return f"answer {number}, {state.evaluated:,} planned, {_WRITE[state.objective](_best_value(state))}{found}"
+    best = f": {state.best[0]}" if state.best else ""
+    return f"answer {number}, {state.evaluated:,} planned, {_WRITE[state.objective](_best_value(state))}{best}"
 
 
 def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mark]:
@@ -102,7 +98,6 @@ def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mar
 
 
 def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[Mark]:
-    """What the lines are, and the answer with the proof."""
     yield from legend_marks(((_BEST, "best plan found"), (_LEAST, "lower bound (dashed)")), _HEAD, _TOP - 14)
     proved = next((number for number, state in enumerate(states) if state.is_proved), None)
     if proved is not None:

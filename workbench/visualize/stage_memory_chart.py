@@ -1,4 +1,4 @@
-"""The stages of a pipelined plan side by side: what a device of each holds at its worst moment, and what they send to each other."""
+"""Pipeline stages side by side: the peak memory of a device of each stage, and the traffic between stages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,35 +12,34 @@ from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectang
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 
-_LENGTH, _HIGH, _LINE, _CHARACTERS = 640, 20, 16, 20  # pixels, and characters of the longest bar
-_CELL, _CELL_HIGH, _ROW = 92, 30, 92  # pixels: a cell of the matrix, and the heads of its rows
-_NEAR = 0.4  # share of the device's memory from which on its limit is shown
+_LENGTH, _HIGH, _LINE, _CHARACTERS = 640, 20, 16, 20  # pixels, and length of the longest bar in characters
+_CELL, _CELL_HIGH, _ROW = 92, 30, 92  # pixels: width and height of a matrix cell, width of the row heads
+_NEAR = 0.4  # share of the device's memory above which its capacity is shown
 
 
 def stage_memory(report: Report) -> Picture:
-    """A bar for each stage: the peak of one of its devices, by role; a line at the memory of a device."""
+    """A bar for each stage: the peak memory of one of its devices by role, with a line at the capacity."""
     stages = report.stages
     return Picture(_memory_title(report), lambda: _memory_drawing(report, stages), lambda: _memory_text(report))
 
 
 def _memory_text(report: Report) -> str:
-    """A row for each stage."""
-    most = max(each.memory.peak for each in report.stages) or 1
+    most = max(stage.memory.peak for stage in report.stages) or 1
     roles = _roles(report.stages)
     rows = [
         (
-            f"{each.stage}",
-            format_bytes(each.memory.peak),
-            "█" * round(_CHARACTERS * each.memory.peak / most) or "▏",
-            *(format_bytes(each.memory.by_role.get(role, 0)) for role in roles),
+            f"{stage.stage}",
+            format_bytes(stage.memory.peak),
+            "█" * round(_CHARACTERS * stage.memory.peak / most) or "▏",
+            *(format_bytes(stage.memory.by_role.get(role, 0)) for role in roles),
         )
-        for each in report.stages
+        for stage in report.stages
     ]
     return f"{_memory_title(report)}\n\n{table_text(['stage', 'peak>', '', *(f'{role.value}>' for role in roles)], rows)}"
 
 
 def _roles(stages: Sequence[Report]) -> list[Role]:
-    return [role for role in Role if any(each.memory.by_role.get(role, 0) for each in stages)]
+    return [role for role in Role if any(stage.memory.by_role.get(role, 0) for stage in stages)]
 
 
 def _memory_title(report: Report) -> str:
@@ -50,14 +49,14 @@ def _memory_title(report: Report) -> str:
 
 def _memory_drawing(report: Report, stages: Sequence[Report]) -> Drawing:
     room = stages[0].memory.capacity
-    most = max(each.memory.peak for each in stages) or 1
+    most = max(stage.memory.peak for stage in stages) or 1
     room = room if most > _NEAR * room else 0
     scale = max(most, room)
     head = text_width(f"stage {len(stages)}") + 14
     marks: list[Mark] = [Label(0, 12, _memory_title(report), bold=True)]
     y = 28.0
-    for each in stages:
-        marks += _memory_bar(each, head, y, scale)
+    for stage in stages:
+        marks += _memory_bar(stage, head, y, scale)
         y += _HIGH + 5
     if room:
         x = head + _LENGTH * room / scale
@@ -89,19 +88,20 @@ def _legend(roles: Sequence[Role], x: float, y: float) -> Iterator[Mark]:
 
 
 def stage_traffic(report: Report) -> Picture:
-    """A matrix: bytes a step from the devices of one stage (row) to those of another (column); on the diagonal what leaves each device in
-    collectives among the devices of its own stage."""
+    """A matrix of bytes per step between stages; the diagonal has collectives within a stage, per device."""
     planned = _require_pipeline(report)
     return Picture(_traffic_title(report, planned), lambda: _traffic_drawing(report, planned), lambda: _traffic_text(report))
 
 
 def _traffic_text(report: Report) -> str:
-    """The same as a table."""
     planned = _require_pipeline(report)
     stages = range(planned.spec.stages)
     sent = {(stage, stage): report.stages[stage].sent for stage in stages} | dict(planned.traffic)
-    rows = [(f"{one}", *(format_bytes(sent[one, other]) if sent.get((one, other)) else "-" for other in stages)) for one in stages]
-    return f"{_traffic_title(report, planned)}\n\n{table_text(['from', *(f'to {each}>' for each in stages)], rows)}"
+    rows = [
+        (f"{stage_from}", *(format_bytes(sent[stage_from, other]) if sent.get((stage_from, other)) else "-" for other in stages))
+        for stage_from in stages
+    ]
+    return f"{_traffic_title(report, planned)}\n\n{table_text(['from', *(f'to {other_stage}>' for other_stage in stages)], rows)}"
 
 
 def _require_pipeline(report: Report) -> PipelineReport:
@@ -112,7 +112,7 @@ def _require_pipeline(report: Report) -> PipelineReport:
 
 def _traffic_title(report: Report, planned: PipelineReport) -> str:
     between = sum(planned.traffic.values())
-    inside = max(each.sent for each in report.stages)
+    inside = max(stage.sent for stage in report.stages)
     return (
         f"{report.title}: {format_bytes(between)} a step between stages; within them at most {format_bytes(inside)} leave each device, "
         "on the diagonal"
@@ -134,7 +134,6 @@ def _traffic_drawing(report: Report, planned: PipelineReport) -> Drawing:
 
 
 def _cell(one: int, other: int, count: int, most: int, x: float, y: float) -> Iterator[Mark]:
-    """A field as strong as its bytes; within a stage in grey."""
     what = f"within stage {one}, in collectives" if one == other else f"from stage {one} to stage {other}"
     fill = NEUTRAL if one == other else AXES[0]
     title = f"{format_bytes(count)} a step {what}"

@@ -1,4 +1,4 @@
-"""The time of one step as bars of its parts: as predicted, as compiled, as measured, on one scale."""
+"""Step time as bars of its parts: predicted, compiled and measured, on one scale."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectang
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.picture import Picture
 
-_LENGTH, _HIGH, _LINE, _CHARACTERS = 620, 26, 16, 32  # pixels, and characters of the longest bar
+_LENGTH, _HIGH, _LINE, _CHARACTERS = 620, 26, 16, 32  # pixels, and length of the longest bar in characters
 _HIDDEN = "hidden communication"
 
 
 @dataclass(frozen=True, slots=True)
 class _BarPart:
-    """A part of a bar; `why` says what the time is spent on."""
+    """A part of a bar; `why` describes the time spent in it."""
 
     name: str
     seconds: float
@@ -30,7 +30,7 @@ class _BarPart:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """One tier: its total, its parts in sequence, and what overlaps with them."""
+    """A tier: its parts in sequence, and the parts `beside` that overlap with them."""
 
     name: str
     parts: tuple[_BarPart, ...]
@@ -43,15 +43,14 @@ class _Bar:
 
 
 def step_time(report: Report, comparison: Comparison | None = None) -> Picture:
-    """A bar for each tier with times; of a pipelined plan one for each stage. Under the predicted one, hatched, the time that overlaps with
-    computation and costs nothing."""
+    """A bar for each tier, or each stage of a pipelined plan; overlapped communication is hatched below it."""
     bars = _bars(report, comparison)
     title = _title(report, bars)
     return Picture(title, lambda: _drawing(title, bars), lambda: _text(report, bars))
 
 
 def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
-    bars = [_predicted_bar(each.step_time, each.stage) for each in report.stages if each.step_time]
+    bars = [_predicted_bar(stage.step_time, stage.stage) for stage in report.stages if stage.step_time]
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):
         compiled = comparison.compiled
         bars.append(_Bar("compiled", (_BarPart("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
@@ -81,7 +80,7 @@ def _title(report: Report, bars: Sequence[_Bar]) -> str:
     if not bars:
         return f"{report.title}: its time is not known, as the plan names no hardware"
     if len(bars) > 1 and not report.is_of_devices:
-        place = next(each.step_time.place for each in report.stages if each.step_time)
+        place = next(stage.step_time.place for stage in report.stages if stage.step_time)
         return f"{report.title}: one step, {format_seconds(bars[0].seconds)} predicted {place}, as each stage spends it"
     listed = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)
     return f"{report.title}: one step, {listed}"

@@ -1,4 +1,4 @@
-"""One step of one device over time: predicted above measured, on one scale."""
+"""Timeline of one step of one device: predicted above measured, on one scale."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from workbench.units import format_seconds
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.timeline_spans import DrawnSpan, rows_of, shares, unroll_loops
 
-_CHARACTERS = 64  # of the longer timeline
-_WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
+_CHARACTERS = 64  # width of the longer timeline
+_WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of kernels other than dots
 _SHADES = " ░▒▓█"
 _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePart:
-    """One half of the picture: its title, its duration, and its events."""
+    """One half of the picture, predicted or measured: title, duration in seconds, spans and rows."""
 
     title: str
     seconds: float
@@ -31,7 +31,7 @@ class TimelinePart:
 
 
 def timeline_text(title: str, parts: Sequence[TimelinePart]) -> str:
-    """The same rows in characters, darker where more of the time is busy."""
+    """The same rows in characters, darker where a larger share of the time is busy."""
     longest = max((part.seconds for part in parts), default=0.0)
     sections = [title]
     for part in parts:
@@ -42,15 +42,15 @@ def timeline_text(title: str, parts: Sequence[TimelinePart]) -> str:
 
 
 def timeline_parts(report: Report, trace: Trace | None, tasks: Sequence[TaskTime] = ()) -> tuple[TimelinePart, ...]:
-    """The predicted and the measured half, whichever there are; of a pipelined plan both for each stage, with its measured tasks."""
-    found = []
+    """The predicted and measured parts that exist; for a pipelined plan those of each stage, with its measured tasks."""
+    parts = []
     for each in (report,) if report.is_of_devices else report.stages:
-        found += [*_predicted(each), *_measured_tasks(each, tasks)]
+        parts += [*_predicted(each), *_measured_tasks(each, tasks)]
     if trace is not None and trace.events:
         device = trace.events[0].device
         measured = [each for part in _measured_spans(trace, device) for each in part]
-        found.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
-    return tuple(found)
+        parts.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
+    return tuple(parts)
 
 
 def _predicted(report: Report) -> Iterator[TimelinePart]:
@@ -58,24 +58,24 @@ def _predicted(report: Report) -> Iterator[TimelinePart]:
         events = predicted.events
         sources = _sources(report)
         styles = {
-            (each.kind, each.path, each.stream): _predicted_style(
-                each, sources.get((each.kind, each.path)) or sources.get(("", each.path), "")
+            (event.kind, event.path, event.stream): _predicted_style(
+                event, sources.get((event.kind, event.path)) or sources.get(("", event.path), "")
             )
-            for each in events
+            for event in events
         }
         spans = tuple(
-            DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unroll_loops(events)
+            DrawnSpan(event.stream, event.start, event.seconds, *styles[event.kind, event.path, event.stream])
+            for event in unroll_loops(events)
         )
         name = "predicted" if report.stage is None else f"stage {report.stage}, predicted"
         yield _part(name, predicted.seconds, spans, report.mesh)
 
 
 def _measured_tasks(report: Report, tasks: Sequence[TaskTime]) -> Iterator[TimelinePart]:
-    """The tasks of one stage as a run measured them, from the start of the first of all."""
-    mine = [each for each in tasks if each.device == report.stage]
-    if mine:
-        begin, end = min(each.start for each in tasks), max(each.end for each in tasks)
-        spans = tuple(DrawnSpan(COMPUTE, each.start - begin, each.seconds, _task_name(each)) for each in mine)
+    stage_tasks = [task for task in tasks if task.device == report.stage]
+    if stage_tasks:
+        begin, end = min(task.start for task in tasks), max(task.end for task in tasks)
+        spans = tuple(DrawnSpan(COMPUTE, task.start - begin, task.seconds, _task_name(task)) for task in stage_tasks)
         yield _part(f"stage {report.stage}, measured", end - begin, spans, report.mesh)
 
 
@@ -85,15 +85,14 @@ def _task_name(task: TaskTime) -> str:
 
 
 def _sources(report: Report) -> dict[tuple[str, str], str]:
-    """The user's line of each kernel and collective, by kind and path, and by path alone."""
-    found: dict[tuple[str, str], str] = {}
-    found |= {key: each.source for each in report.collectives for key in ((each.kind, each.path), ("", each.path))}
-    found |= {key: each.source for each in report.kernel_costs for key in ((each.kind, each.path), ("", each.path))}
-    return found
+    """The source line of each kernel and collective, by kind and path, and by path alone."""
+    sources: dict[tuple[str, str], str] = {}
+    sources |= {key: item.source for item in report.collectives for key in ((item.kind, item.path), ("", item.path))}
+    sources |= {key: item.source for item in report.kernel_costs for key in ((item.kind, item.path), ("", item.path))}
+    return sources
 
 
 def _predicted_style(event: Event, source: str) -> tuple[str, float, str]:
-    """The name of a span, how strongly it is shown, and the path that it selects."""
     return _name(_operation(event.kind), event.path, source), _weight(event.kind, event.stream), event.path
 
 
@@ -102,20 +101,19 @@ def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) 
 
 
 def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
-    """A collective in two parts: waiting, and the time once the last device has arrived."""
-    unwaited = {each.name: each.unwaited for each in trace.collectives}
-    for each in trace.of_device(device):
-        name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
-        if not each.communicates:
-            yield (DrawnSpan(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream), each.path),)
+    """The spans of each event; a collective splits into waiting and the time after the last device arrives."""
+    unwaited = {event.name: event.unwaited for event in trace.collectives}
+    for event in trace.of_device(device):
+        name = _name(f"{event.name} ({event.kind})" if event.kind not in event.name else event.name, event.path, event.source)
+        if not event.communicates:
+            yield (DrawnSpan(event.stream, event.start, event.seconds, name, _weight(event.kind, event.stream), event.path),)
             continue
-        moving = min(unwaited[each.name], each.seconds)
-        waiting = DrawnSpan(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING, each.path)
-        yield (*([waiting] if waiting.seconds else []), DrawnSpan(each.stream, each.stop - moving, moving, name, 1.0, each.path))
+        moving = min(unwaited[event.name], event.seconds)
+        waiting = DrawnSpan(event.stream, event.start, event.seconds - moving, f"{name}, waiting for other devices", _WAITING, event.path)
+        yield (*([waiting] if waiting.seconds else []), DrawnSpan(event.stream, event.stop - moving, moving, name, 1.0, event.path))
 
 
 def _operation(kind: str) -> str:
-    """`dot_general`, or for a loop what its block stands for."""
     return "the other turns of a loop" if kind == "loop" else kind.removeprefix("stablehlo.")
 
 
@@ -142,11 +140,11 @@ def _busy(part: TimelinePart, row: str) -> float:
 
 
 def _bar(part: TimelinePart, row: str, cells: int) -> str:
-    found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
-    return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
+    busy_shares = shares([span for span in part.spans if span.row == row], part.seconds, cells)
+    return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in busy_shares).rstrip() or "·"
 
 
 def row_colour(row: str, mesh: Mesh) -> str:
-    """The colour of its mesh axis; neutral for computation, and for several axes."""
+    """The colour of a row's mesh axis; neutral for computation and for several axes."""
     axes = tuple(row.split("+"))
     return axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL

@@ -1,10 +1,9 @@
-"""What several boards of one session show alike: it is made once, and so is its text. And how work reaches the event loop of a board's
-host.
+"""States shared by the boards of a session, built and serialised once; and deferral of work to a host's event loop.
 
 **Invariants**
 
-- A shared value follows from what it is `of`, and from its name, alone; and nobody changes it.
-- Nothing outlives its session, and only what follows from the last few plans and reports is kept.
+- A shared value depends only on its subject `of` and its name, and is never modified.
+- Values do not outlive their session; only those of the last few plans and reports are kept.
 """
 
 import json
@@ -19,12 +18,11 @@ import msgspec
 T = TypeVar("T")
 
 MOST_SUBJECTS, MOST_NAMES = 4, 24
-"""Plans and reports whose values are kept, and values of each: the last used."""
+"""Most recently used plans and reports whose values are kept, and values kept for each."""
 
 
 class SharedList(list[Any]):
-    """A list of JSON values that nobody changes. `text` is it as JSON, once somebody asked; `change` is the last change to it that was
-    found, and of what."""
+    """A list of JSON values, never modified. `text` caches its JSON; `change` the last diff to it, with its base."""
 
     __slots__ = ("__weakref__", "change", "text")
 
@@ -35,20 +33,20 @@ class SharedList(list[Any]):
 
 
 class SharedStates:
-    """The values of one session's boards. It may be used from any thread."""
+    """The shared values of one session's boards. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subjects: OrderedDict[int, tuple[object, OrderedDict[Hashable, Any]]] = OrderedDict()
 
     def get(self, of: object, name: Hashable, make: Callable[[], T]) -> T:
-        """The value of this name that follows from `of`, which `make` makes if there is none yet."""
+        """Return the value of this name for `of`, made by `make` if it is missing."""
         with self._lock:
             values = self._values(of)
             if name in values:
                 values.move_to_end(name)
-                found: T = values[name]
-                return found
+                value: T = values[name]
+                return value
         made = make()
         with self._lock:
             values[name] = made
@@ -57,7 +55,7 @@ class SharedStates:
         return made
 
     def _values(self, of: object) -> OrderedDict[Hashable, Any]:
-        subject = self._subjects.setdefault(id(of), (of, OrderedDict()))  # it holds `of`, whose id is no other's meanwhile
+        subject = self._subjects.setdefault(id(of), (of, OrderedDict()))  # a reference to `of` keeps its id unique
         self._subjects.move_to_end(id(of))
         while len(self._subjects) > MOST_SUBJECTS:
             self._subjects.popitem(last=False)
@@ -68,12 +66,11 @@ _of_sessions: weakref.WeakKeyDictionary[Any, SharedStates] = weakref.WeakKeyDict
 
 
 def shared_states(session: Any) -> SharedStates:
-    """Those of the boards of a session."""
     return _of_sessions.setdefault(session, SharedStates())
 
 
 def json_text(value: Any) -> str:
-    """A value as a page takes it; of a shared list it is made once."""
+    """Serialise a value for a page; the text of a shared list is cached."""
     if isinstance(value, SharedList):
         if value.text is None:
             value.text = _dump(value)
@@ -82,19 +79,17 @@ def json_text(value: Any) -> str:
 
 
 def json_value(text: str) -> Any:
-    """The value of a text of `json_text`."""
     return _decoder.decode(text)
 
 
 def _dump(value: Any) -> str:
     try:
         return _encoder.encode(value).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which a page may send and no UTF-8 has: `?` stands for it
+    except UnicodeEncodeError:  # a lone surrogate, which a page may send, is not valid UTF-8: replaced by `?`
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain).encode(errors="replace").decode()
 
 
 def _plain(value: Any) -> Any:
-    """A subclass as what it is one of: NumPy's `float64` is a `float`, and `json` takes it as one."""
     kinds: tuple[type[Any], ...] = (float, int, str, dict, list)
     for kind in kinds:
         if isinstance(value, kind):
@@ -105,12 +100,12 @@ def _plain(value: Any) -> Any:
 _encoder, _decoder = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()
 
 
-# How work reaches the event loop of a board's host.
+# Deferral of work to the event loop of a board's host.
 
 Defer = Callable[[Callable[[], None]], None]
-"""Moves work from any thread to the host's event loop, after what runs there."""
+"""Moves work from any thread to the end of the host's event loop."""
 
 
 def at_once(work: Callable[[], None]) -> None:
-    """Call it at once: no deferring."""
+    """Call work immediately instead of deferring it."""
     work()

@@ -137,15 +137,8 @@ export interface Renderer {
 export interface OutputModel {
   data: Record<string, unknown>;
 }
-export interface RendererFactory {
-  safe: boolean;
-  mimeTypes: string[];
-  createRenderer(options: unknown): Renderer;
-}
 export interface Registry {
-  getFactory(type: string): RendererFactory | undefined;
-  addFactory(factory: RendererFactory, rank: number): void;
-  createRenderer(type: string): Renderer;
+  createRenderer(type: string, ...options: unknown[]): Renderer;
 }
 export interface OutputJSON {
   data?: Record<string, unknown>;

@@ -1,17 +1,22 @@
 """The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urljoin, urlparse
 
+import panel as pn
 import pytest
+from panel.io.state import set_curdoc
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from tests.support.jupyterlab import open_lab, running_lab
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import answers, free_port, wait_for
-from workbench.app.page.serve import serve
+from workbench.app.page import serve as page_server
+from workbench.app.page.boards_in_process import open_in_process
+from workbench.app.page.serve_options import ServeOptions
+from workbench.app.page.visitor_screen import Screen
 from workbench.core.program import Program
 from workbench.models import build
 from workbench.public_plan import Plan
@@ -28,6 +33,24 @@ class Stage:
     def __init__(self, plan: Plan) -> None:
         self.make: Callable[[], Plan] = lambda: plan
         self.runner = ScriptedRunner(pause=0.02)
+
+
+class OpenPage:
+    """A page of the server, which can show the board of the present stage in the place of its own: a new page takes five times as long."""
+
+    def __init__(self, show: Callable[[], Callable[[], None]]) -> None:
+        self._show, self._leave, self._document = show, show(), pn.state.curdoc
+
+    def leave(self) -> None:
+        self._leave()
+
+    def show_again(self) -> None:
+        self._document.add_next_tick_callback(self._replace)
+
+    def _replace(self) -> None:
+        with set_curdoc(self._document):
+            self._leave()
+            self._leave = self._show()
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +77,7 @@ def program() -> Program:
 
 
 @pytest.fixture(scope="session")
-def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
+def server() -> Iterator[tuple[str, list[Stage], list[OpenPage]]]:
     stages: list[Stage] = []
     port = free_port()
 
@@ -86,9 +109,16 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
         def expect_search(self, plan):
             stages[-1].runner.expect_search(plan)
 
-    running = serve(Current().make, port=port, open_browser=False, runner=Current(), threaded=True)
+    opening, pages = open_in_process(ServeOptions(Current().make), Current()), []
+
+    def open_page(query: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        pages.append(OpenPage(lambda: opening(query, screen)))
+        return pages[-1].leave
+
+    options = {"open_browser": False, "address": "127.0.0.1", "origins": (), "unix_socket": None, "threaded": True}
+    running = page_server.listen(lambda: page_server.page(open_page), port, **options)
     wait_for(f"http://127.0.0.1:{port}/liveness")
-    yield f"http://127.0.0.1:{port}/", stages
+    yield f"http://127.0.0.1:{port}/", stages, pages
     running.stop()
 
 
@@ -115,7 +145,8 @@ def window(browser, browser_context_args) -> Iterator[Page]:
 
 @pytest.fixture
 def page(window, browser_context_args) -> Iterator[Page]:
-    """That page, which every test leaves as it was given."""
+    """That page, which every test leaves as it was given; a board of `open_board` stays for the next test to replace."""
+    window.bring_to_front()  # JupyterLab's may have been opened since, and Firefox gives the focus to one window only
     yield window
     for each in window.context.pages:
         if each is not window:
@@ -123,8 +154,9 @@ def page(window, browser_context_args) -> Iterator[Page]:
     window.mouse.up()
     window.keyboard.up("Shift")
     forget(window)
-    leave(window)
-    forget(window)  # what the board wrote as it was left, too
+    if window.evaluate(OPENED) is None:
+        leave(window)
+        forget(window)  # what the board wrote as it was left, too
     window.context.clear_permissions()
     window.emulate_media(color_scheme="null", reduced_motion=browser_context_args["reduced_motion"])
     window.set_viewport_size(browser_context_args["viewport"])
@@ -187,9 +219,25 @@ def desk(lab, browser, browser_context_args) -> Iterator:
     context.close()
 
 
+OPENED = "() => (window.Bokeh && document.documentElement.dataset.opened) ?? null"
+"""The number of the page among those of the server, if it has not been left since."""
+
+
+def open_board(page: Page, server: tuple[str, list[Stage], list[OpenPage]]) -> Page:
+    """The board of the present stage on the page, in the place of the one that `open_board` has shown there before."""
+    url, _, pages = server
+    if (number := page.evaluate(OPENED)) is None:
+        page.goto(url)
+        page.locator(".wb .chip").first.wait_for()
+        page.evaluate("(number) => { document.documentElement.dataset.opened = number; }", len(pages) - 1)
+    else:
+        page.locator(".wb").evaluate_all("(boards) => { for (const each of boards) each.dataset.left = ''; scrollTo(0, 0); }")
+        pages[int(number)].show_again()
+        page.locator(".wb:not([data-left]) .chip").first.wait_for()
+    return page
+
+
 @pytest.fixture
 def board(guarded, server, stage):
     """The page of `stage`, open."""
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
-    return guarded
+    return open_board(guarded, server)

@@ -4,6 +4,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_page import drag, grip, settled
 from tests.support.choosing import share_of
 from tests.support.resharding import reproducer
@@ -16,6 +17,8 @@ from workbench.widgets.tabs.board_tabs import SECTIONS
 VIOLATIONS = {"resultTypes": ["violations"]}
 OF_COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 """The rules that a theme has a part in: what is dark was light before, in the same elements."""
+AUDIT = pytest.mark.share(3, of="accessibility")
+"""Every run has a third of the tests that check the accessibility of one screen after another: axe-core takes a second a screen."""
 
 
 def findings(page: Page, options: dict | None = None) -> list[str]:
@@ -52,6 +55,7 @@ def test_what_cannot_be_used_is_found(page):
     assert [each.partition(" ")[0] for each in findings(page, OF_COLOURS)] == ["color-contrast"]
 
 
+@AUDIT
 def test_every_tab_can_be_used_by_everyone(board, stage, pytestconfig):
     stage.runner = ScriptedRunner()
     drag(board, "hidden", "model")
@@ -61,6 +65,7 @@ def test_every_tab_can_be_used_by_everyone(board, stage, pytestconfig):
         assert findings_in_both(board) == {}, section.key
 
 
+@AUDIT
 def test_open_menus_and_meanings_can_be_used_by_everyone(board):
     grip(board, "hidden").click(button="right")
     assert findings_in_both(board) == {}, "menu of a chip"
@@ -74,6 +79,7 @@ def test_open_menus_and_meanings_can_be_used_by_everyone(board):
     assert findings_in_both(board) == {}, "meaning of a label"
 
 
+@AUDIT
 def test_history_files_and_answers_can_be_used_by_everyone(board):
     drag(board, "hidden", "model")
     for name in ("History", "Export", "Link"):
@@ -88,13 +94,13 @@ def test_history_files_and_answers_can_be_used_by_everyone(board):
     assert findings_in_both(board) == {}, "why"
 
 
+@AUDIT
 def test_recipes_and_reshardings_can_be_used_by_everyone(board, server, stage):
     board.locator("[data-verb=recipes]").click()
     board.locator(".recipe").first.wait_for()
     assert findings_in_both(board) == {}, "recipes"
     stage.make = reproducer
-    board.goto(server[0])
-    board.locator(".wb .chip").first.wait_for()
+    open_board(board, server)
     open_tab(board, "resharding")
     board.get_by_role("button", name="Try more edits").click()
     board.locator(".remedy").nth(1).wait_for()
@@ -104,6 +110,7 @@ def test_recipes_and_reshardings_can_be_used_by_everyone(board, server, stage):
     assert findings_in_both(board) == {}, "what the function lays out itself"
 
 
+@AUDIT
 def test_refusals_and_errors_can_be_used_by_everyone(board, stage):
     stage.runner = ScriptedRunner(message="The device ran out of memory.")
     drag(board, "hidden", "data")
@@ -118,6 +125,7 @@ def test_refusals_and_errors_can_be_used_by_everyone(board, stage):
     assert findings_in_both(board) == {}, "a failed run"
 
 
+@AUDIT
 def test_runs_and_compilations_can_be_used_by_everyone(board, stage):
     stage.runner = ScriptedRunner(pause=0.1)
     board.get_by_role("button", name="Run", exact=True).click()
@@ -134,6 +142,7 @@ def test_runs_and_compilations_can_be_used_by_everyone(board, stage):
     assert findings_in_both(board) == {}, "when both are of another plan"
 
 
+@AUDIT
 def test_help_and_tour_can_be_used_by_everyone(board):
     board.locator("[data-focus=help]").click()
     assert findings_in_both(board) == {}, "help"
@@ -146,15 +155,16 @@ def test_help_and_tour_can_be_used_by_everyone(board):
     expect(board.locator(".tour")).to_have_count(0)
 
 
+@AUDIT
 @pytest.mark.parametrize("width", [560, 1920])
 def test_a_narrow_cell_and_a_wide_screen_with_hardware_can_be_used_by_everyone(guarded, server, stage, width):
     stage.make = lambda: Plan(build("gpt"), "data:4 model:4", "batch:data; heads:model", hardware="TPU v5e 4x4")
     guarded.set_viewport_size({"width": width, "height": 1000})
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
+    open_board(guarded, server)
     assert findings(guarded) == []
 
 
+@AUDIT
 def test_a_page_that_cannot_be_made_can_be_used_by_everyone(guarded, server, stage):
     stage.make = lambda: 1 / 0
     guarded.goto(server[0])

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_accessibility import findings_in_both
 from tests.app.browser.test_page import drag
 from tests.support import charts
@@ -25,9 +26,7 @@ def planned() -> Plan:
 def explored(guarded, server, stage, planned) -> Page:
     """The page of a small GPT on eight TPUs."""
     stage.make = lambda: planned
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
-    return guarded
+    return open_board(guarded, server)
 
 
 def move_over(page: Page, plot: Locator) -> tuple[float, float]:

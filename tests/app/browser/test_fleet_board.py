@@ -6,7 +6,6 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_accessibility import findings, findings_in_both, set_theme
 from tests.support import charts
 from tests.support.fleets import ToldRunner, Training, three_models, times_of
-from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
 from workbench.app.page import fleet_page as fleet_app
 from workbench.app.page.serve import listen
@@ -14,15 +13,6 @@ from workbench.multimodel.fleet_forecast import forecast
 from workbench.multimodel.training_events import CommandDone, RemoveDevice, StopModel
 from workbench.reports.run_events import Failed
 from workbench.widgets.fleet.fleet_board import FleetView
-
-CELL = """
-import workbench as wb
-from tests.support.fleets import three_models, times_of
-from workbench.multimodel.fleet_forecast import forecast
-fleet = three_models(memory=12 * 1024)
-board = wb.FleetBoard(fleet, times_of(forecast(fleet)))
-board
-"""
 
 
 @pytest.fixture(scope="module")
@@ -196,16 +186,3 @@ def test_it_fits_a_narrow_window_in_both_themes(guarded, served, view):
         set_theme(page, theme)
         assert page.evaluate("document.documentElement.scrollWidth") <= 560
     assert findings_in_both(page) == {}
-
-
-def test_in_a_cell_a_hand_changes_the_fleet_in_the_kernel(lab, guarded):
-    url, folder = lab
-    write_notebook(folder / "fleet.ipynb", CELL, "print('DEVICES', board.fleet.devices)")
-    guarded.goto(f"{url}/lab/tree/fleet.ipynb?reset")
-    guarded.wait_for_function(READY, timeout=60_000)
-    run_cell(guarded, 0)
-    guarded.locator(".wb.fleet .chart[data-drawn=true]").wait_for(timeout=60_000)
-    guarded.get_by_role("button", name="One device less").click()
-    settled(guarded)
-    run_cell(guarded, 1)
-    expect(guarded.locator("[data-mime-type='application/vnd.jupyter.stdout']")).to_contain_text("DEVICES 1")

@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_page import drag, figure, settled
 from tests.support.scripted import ScriptedRunner
 from workbench.models import build
@@ -114,8 +115,7 @@ def test_a_compilation_is_cancelled_or_fails_in_words(board, stage):
 
 def test_how_the_program_is_traced_is_chosen_under_the_layout_from_a_menu_or_as_text(guarded, server, stage):
     stage.make = lambda: Plan(build("gpt", layers=2), "data:4", "batch:data")
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
+    open_board(guarded, server)
     remat = guarded.locator("[data-focus=traced-remat]")
     expect(remat).to_have_text("as traced ▾")
     remat.click()

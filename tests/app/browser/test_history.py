@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.app.browser.test_accessibility import findings_in_both
+from tests.app.browser.conftest import open_board
+from tests.app.browser.test_accessibility import AUDIT, findings_in_both
 from tests.app.browser.test_page import drag, grip, settled, zone
 from tests.support.importable import regression
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan
@@ -241,8 +242,7 @@ def test_a_link_to_a_program_of_somebody_else_imports_nothing(guarded, server, s
 
 def test_a_plan_that_cannot_be_saved_says_why_and_how_to_mend_it(guarded, server, stage):
     stage.make = lambda: Plan(regression(), "data:4 model:2", "batch:data")  # a function of this process: it has no reference
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
+    open_board(guarded, server)
     for verb in ("save", "link"):
         tool(guarded, verb).click()
         expect(guarded.locator(".told[role=alert]")).to_contain_text("this program has no reference")
@@ -258,6 +258,7 @@ def test_a_plan_that_cannot_be_saved_says_why_and_how_to_mend_it(guarded, server
     expect(guarded.locator(".layout")).to_have_text("batch:data; d_ff:model")
 
 
+@AUDIT
 def test_history_comparison_sheets_and_errors_can_be_used_by_everyone(grown):
     plan(grown, 1).get_by_label("Pin plan 1").click()
     plan(grown, 1).get_by_label("Compare plan 1").click()

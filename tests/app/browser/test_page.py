@@ -99,9 +99,6 @@ def test_an_illegal_target_says_why_under_the_hand_and_the_drop_changes_nothing(
 def test_a_hand_that_rests_over_a_zone_has_its_answer_worked_out(board, monkeypatch):
     foreseen, foresee = [], Session.foresee
     monkeypatch.setattr(Session, "foresee", lambda session, edit: foreseen.append(str(edit)) or foresee(session, edit))
-    monkeypatch.setattr(
-        "workbench.widgets.board.precompute_drops.FORESEEN_WITHIN", 60.0
-    )  # whatever a busy machine took for the first report
     lift(board, "hidden", "data")
     expect(zone(board, "data")).to_have_class(re.compile("barred"))
     board.mouse.move(*centre(zone(board, "model")), steps=5)

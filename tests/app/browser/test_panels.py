@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_page import drag, grip, settled
+from tests.support.choosing import share_of
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
 from tests.support.tabs import open_tab
@@ -198,18 +200,17 @@ def test_nobody_else_is_shown_around(board):
     expect(board.locator(".tour")).to_have_count(0)
 
 
-def test_no_screen_is_wider_than_its_window(guarded, server, stage):
+def test_no_screen_is_wider_than_its_window(guarded, server, stage, pytestconfig):
     stage.make = lambda: Plan(build("gpt"), "data:4 model:4", "batch:data; heads:model", hardware="TPU v5e 4x4")
     guarded.set_viewport_size({"width": 560, "height": 1000})
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
+    open_board(guarded, server)
 
     def verify(screen: str) -> None:
         for width in (560, 1280, 1920):
             guarded.set_viewport_size({"width": width, "height": 1000})
             assert guarded.evaluate("document.documentElement.scrollWidth") <= width, (screen, width)
 
-    for key in (section.key for section in SECTIONS):
+    for key in (section.key for section in share_of(pytestconfig, SECTIONS, 3)):
         open_tab(guarded, key)
         settled(guarded)
         verify(key)

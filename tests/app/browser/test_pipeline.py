@@ -5,7 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.browser.test_accessibility import findings, findings_in_both
+from tests.app.browser.conftest import open_board
+from tests.app.browser.test_accessibility import AUDIT, findings, findings_in_both
 from tests.app.browser.test_page import centre, settled
 from tests.support import charts
 from tests.support.machines import flat
@@ -32,7 +33,7 @@ def pipeline(guarded, server, stage, network):
 
 
 def opened(page: Page, server) -> Page:
-    page.goto(server[0])
+    open_board(page, server)
     open_tab(page, "pipeline")
     settled(page)
     page.locator(".pipeline[data-kind]").wait_for()
@@ -271,6 +272,7 @@ def test_with_more_stages_a_zoomed_chart_shows_the_lanes_of_all(pipeline):
     assert max(charts.column(gantt(pipeline), "bottom")) < high
 
 
+@AUDIT
 def test_the_board_with_chunks_skips_and_measured_tasks_can_be_used_by_everyone(guarded, server, stage, network):
     stage.make = lambda: Plan(network, "stage:2", "", pipeline="stages:2 micro_batches:4 schedule:interleaved chunks:2")
     stage.runner = ScriptedRunner()

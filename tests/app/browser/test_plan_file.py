@@ -56,8 +56,10 @@ def test_of_two_tabs_on_one_file_the_second_sees_what_the_first_saved(guarded, c
 def test_unsaved_work_is_not_replaced_by_what_another_saved_but_asked_about(guarded, folder, plan_file, program):
     page = opened(guarded, folder)
     drag(page, "hidden", "model")
+    place = page.locator(".wb .card").bounding_box()
     Plan(program, "data:4 model:2", "io:model").save(plan_file)
     expect(page.locator("#notices .notice")).to_contain_text("mine.plan.json was changed by another person", timeout=10_000)
+    assert page.locator(".wb .card").bounding_box() == place  # the notice lies over the board
     expect(grip(page, "hidden", "model")).to_be_visible()
     page.get_by_role("button", name=re.compile("Show theirs")).click()
     expect(grip(page, "io", "model")).to_be_visible()

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_page import settled
 from tests.app.browser.test_tensors import chip, layout
 from tests.support.tabs import open_tab
@@ -25,9 +26,7 @@ def even() -> Program:
 def spreading(guarded, server, stage, even):
     """The page of a plan whose statements meet."""
     stage.make = lambda: Plan(even, "data:4 model:2", CONTESTED)
-    guarded.goto(server[0])
-    guarded.locator(".wb .chip").first.wait_for()
-    return guarded
+    return open_board(guarded, server)
 
 
 def slider(page: Page) -> Locator:
@@ -123,6 +122,7 @@ def test_an_edit_of_a_conflict_decides_it_the_other_way(spreading):
     tables = open_tab(spreading, "propagation")
     first = tables.locator("tbody tr", has_text="batch:data p1 on x, priority 1").first
     expect(first).to_contain_text("priority 0 precedes 1")
+    settled(spreading)
     first.get_by_role("button", name="w → by the rules").click()
     expect(layout(spreading)).to_have_text("batch:data p1; hidden:model")
     expect(tables.locator(".block", has_text="Conflicts").last).not_to_contain_text("priority 0 precedes 1")
@@ -130,7 +130,7 @@ def test_an_edit_of_a_conflict_decides_it_the_other_way(spreading):
 
 def test_the_fewest_statements_are_found_and_become_the_layout(spreading, stage, server, even):
     stage.make = lambda: Plan(even, "data:4 model:2", "batch:data; w=[-, model]; v=[model, -]")
-    spreading.goto(server[0])
+    open_board(spreading, server)
     tables = open_tab(spreading, "propagation")
     tables.get_by_role("button", name="Find a minimal layout").click()
     tables.get_by_role("button", name="Make these 2 the layout").click()
@@ -150,7 +150,7 @@ def test_a_box_of_the_graph_leads_to_the_chips_of_its_value(spreading):
 
 def test_a_box_carries_the_menu_of_its_value_and_partial_sums_are_a_choice_there(spreading, stage, server, even):
     stage.make = lambda: Plan(even, "data:4 model:2", "batch:data; hidden:model")
-    spreading.goto(server[0])
+    open_board(spreading, server)
     tables, menu = open_tab(spreading, "propagation"), spreading.get_by_role("menu")
     box = tables.locator('.image [data-subject="second/dot_general"]').first
     box.click()
@@ -194,7 +194,7 @@ def test_a_source_line_is_picked_with_a_click(spreading):
 def test_the_graph_fits_and_each_step_of_the_replay_is_in_sight(spreading, stage, server):
     small = build("gpt", layers=1, seq=16, batch=8, scan=True)
     stage.make = lambda: Plan(small, "data:4 model:2", "batch:data; d_ff:model")
-    spreading.goto(server[0])
+    open_board(spreading, server)
     tables = open_tab(spreading, "propagation")
     image = tables.locator(".image")
     expect(image.locator("svg")).to_be_visible()
@@ -223,7 +223,7 @@ ARRIVED_IN_SIGHT = """image => {
 
 def test_a_plan_without_statements_says_how_to_begin(spreading, stage, server, even):
     stage.make = lambda: Plan(even, "data:4 model:2", "")
-    spreading.goto(server[0])
+    open_board(spreading, server)
     tables = open_tab(spreading, "propagation")
     expect(tables).to_contain_text("The layout is empty")
     tables.locator('.image [data-subject="x"]').click()

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.app.browser.conftest import open_board
 from tests.app.browser.test_page import figure
 from tests.support.resharding import reproducer
 from tests.support.tabs import open_tab, view_tab
@@ -22,9 +23,7 @@ def button(page: Page):
 
 def opened(page: Page, server, stage, make) -> Page:
     stage.make = make
-    page.goto(server[0])
-    page.locator(".wb .chip").first.wait_for()
-    return page
+    return open_board(page, server)
 
 
 @pytest.fixture

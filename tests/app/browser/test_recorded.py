@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.browser.test_accessibility import findings_in_both
+from tests.app.browser.test_accessibility import AUDIT, findings_in_both
 from tests.support.tabs import view_tab
 from workbench.exercises import Exercise
 from workbench.widgets.recorded.record_board import record_board, recorded_page
@@ -69,6 +69,7 @@ def test_what_was_not_recorded_says_so_and_where_it_is(recorded):
     expect(recorded.get_by_role("alert")).to_have_count(0)
 
 
+@AUDIT
 def test_everybody_can_use_it(recorded):
     drop(recorded, "I")
     assert findings_in_both(recorded) == {}

@@ -87,7 +87,7 @@ def test_an_unknown_family_is_named_with_the_known_ones():
 def errors():
     """What is wrong with a file, and the error's message."""
     return [
-        ({"num_attention_heads": None}, "`config.json` has no `num_attention_heads`, which a model of the family Llama needs."),
+        ({"num_attention_heads": None}, "`config.json` has no `num_attention_heads`, which the model family Llama requires."),
         ({"hidden_size": math.nan}, "`config.json`: `hidden_size` is NaN; it should be a whole number from 1 to 16,777,216."),
         ({"hidden_size": -4096}, "`config.json`: `hidden_size` is -4096; it should be a whole number from 1 to 16,777,216."),
         ({"vocab_size": 10**30}, f"`config.json`: `vocab_size` is {10**30}; it should be a whole number from 1 to 16,777,216."),
@@ -97,8 +97,8 @@ def errors():
             {"intermediate_size": {"a": 1}},
             '`config.json`: `intermediate_size` is {"a": 1}; it should be a whole number from 1 to 16,777,216.',
         ),
-        ({"num_attention_heads": 33}, "`config.json`: `d_model / heads` is 4096 / 33, which is no whole number."),
-        ({"num_key_value_heads": 5}, "`config.json` has 32 heads of queries and 5 of keys, which do not divide them."),
+        ({"num_attention_heads": 33}, "`config.json`: `d_model / heads` is 4096 / 33, which is not a whole number."),
+        ({"num_key_value_heads": 5}, "`config.json` has 32 query heads, which are not a multiple of its 5 key heads."),
         ({"vocab_size": "32000"}, '`config.json`: `vocab_size` is "32000"; it should be a whole number from 1 to 16,777,216.'),
         ({"tie_word_embeddings": "yes"}, '`config.json`: `tie_word_embeddings` is "yes"; it should be true or false.'),
     ]
@@ -146,8 +146,8 @@ def test_patterns_of_sparse_layers_that_cannot_be_counted_are_refused():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not JSON that can be read"),
-        ("[1, 2]", "holds no object of settings"),
+        ("{", "is not valid JSON"),
+        ("[1, 2]", "does not contain a JSON object"),
         ('{"a": NaN}', "NaN is not a valid number"),
         ("{}", "has no `model_type`"),
     ],

@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.choice_problems import choice_problems, every_choice, unreduced
-from workbench.search.per_operation.block_search import ChoiceBlock, cost_around, improve_block
+from workbench.search.per_operation.block_search import ChoiceBlock, block_cost_with_edges, improve_block
 from workbench.search.per_operation.solve_problem import Neighbourhoods, repair_memory
 
 PROBLEMS = choice_problems(costs=st.integers(0, 20))
@@ -34,7 +34,7 @@ def test_a_block_is_made_better_or_left(problem, data):
     after = chosen if found.chosen is None else found.chosen
     assert whole.cost_of(after) == best
     assert (whole.memory.profile(after) <= whole.memory.left).all()
-    assert cost_around(whole, chosen, nodes) - cost_around(whole, after, nodes) == whole.cost_of(chosen) - best
+    assert block_cost_with_edges(whole, chosen, nodes) - block_cost_with_edges(whole, after, nodes) == whole.cost_of(chosen) - best
 
 
 @settings(deadline=None, max_examples=40)

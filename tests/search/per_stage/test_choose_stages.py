@@ -50,10 +50,6 @@ def uniform(name: str) -> dict[str, StagedProgram]:
     return {each.name: staged_program(each.apply(plan)) for each in choices_of(plan)}
 
 
-def costs_of(staged: StagedProgram, starts: tuple[int, ...]) -> tuple[StageCost, ...]:
-    return partition_costs(staged, starts)
-
-
 @pytest.mark.compile
 @pytest.mark.parametrize(("name", "arguments"), [("unet", {}), ("gpt", {"scan": False}), ("mnist", {})])
 def test_overrides_that_say_what_a_rule_says_cost_what_it_costs(name, arguments):
@@ -92,10 +88,10 @@ def test_a_stage_of_a_composed_plan_costs_what_it_costs_where_all_stages_have_it
     layout = compose_layout([layouts[each].plan for each in chosen], network, starts)
     assert Layout(str(layout)) == layout
     spec = replace(plan_of(name).pipeline, boundaries=(network.paths[starts[0]],))
-    found = costs_of(staged_program(plan_of(name).updated(layout=layout, pipeline=spec)), starts)
-    wanted = costs_of(layouts[chosen[0]], starts)
+    found = partition_costs(staged_program(plan_of(name).updated(layout=layout, pipeline=spec)), starts)
+    wanted = partition_costs(layouts[chosen[0]], starts)
     assert [field.name for field in fields(StageCost) if getattr(found[0], field.name) != getattr(wanted[0], field.name)] == []
-    assert [getattr(found[1], name) for name in HELD] == [getattr(costs_of(layouts[chosen[1]], starts)[1], name) for name in HELD]
+    assert [getattr(found[1], name) for name in HELD] == [getattr(partition_costs(layouts[chosen[1]], starts)[1], name) for name in HELD]
 
 
 def test_a_stage_is_given_what_the_one_before_it_has_split():
@@ -104,8 +100,8 @@ def test_a_stage_is_given_what_the_one_before_it_has_split():
     network, starts = layouts["replicated"].network, (5,)
     plans = [layouts[each].plan for each in ("spatial", "megatron")]
     plan = plans[0].updated(layout=compose_layout(plans, network, starts))
-    assert costs_of(staged_program(plan), starts)[0] == costs_of(layouts["spatial"], starts)[0]
-    assert costs_of(staged_program(plan), starts)[1].forward > costs_of(layouts["megatron"], starts)[1].forward
+    assert partition_costs(staged_program(plan), starts)[0] == partition_costs(layouts["spatial"], starts)[0]
+    assert partition_costs(staged_program(plan), starts)[1].forward > partition_costs(layouts["megatron"], starts)[1].forward
 
 
 def test_arguments_that_stages_share_are_laid_out_as_the_first_has_them():
@@ -230,6 +226,7 @@ def test_in_a_space_it_is_of_pipelines_of_one_chunk_a_device():
     assert len(list(space.candidates())) == space.size
 
 
+@pytest.mark.share(2)
 @pytest.mark.compile
 @pytest.mark.parametrize("layouts", ["all", PER_STAGE])
 def test_its_bounds_are_below_what_it_costs(layouts):

@@ -18,7 +18,7 @@ from tornado.websocket import WebSocketClosedError, websocket_connect
 from tests.support.servers import free_port
 from tests.support.team_server import add_person, make_services, sign_in
 from workbench.team.accounts import bokeh_auth_provider
-from workbench.team.accounts.bokeh_auth_provider import SIGNED_OUT, bind_sessions, end_left_sessions, session_options
+from workbench.team.accounts.bokeh_auth_provider import SIGNED_OUT, bind_sessions, expire_abandoned_sessions, session_options
 from workbench.team.accounts.logins import revoke_login
 from workbench.team.accounts.user_accounts import disable_user, find_user
 from workbench.team.store.database_errors import DatabaseProblemError
@@ -80,7 +80,7 @@ def bokeh_server(folder):
     options = {"port": port, "address": "127.0.0.1", "allow_websocket_origin": [f"127.0.0.1:{port}"]}
     server = get_server({"room": page, "other": page}, start=False, **options, **session_options(services))
     bind_sessions(server)
-    end_left_sessions(server)
+    expire_abandoned_sessions(server)
     server.start()
     services.revocations.start()
     try:

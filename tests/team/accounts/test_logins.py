@@ -8,7 +8,15 @@ from sqlalchemy import update
 
 from tests.support.team_server import add_person, new_store, sign_in, team_server
 from workbench.team.accounts import logins
-from workbench.team.accounts.logins import LASTS, forget_ended, live_digests, logins_of, principal_of_login, revoke_login, revoke_logins_of
+from workbench.team.accounts.logins import (
+    LASTS,
+    delete_ended_logins,
+    live_digests,
+    logins_of,
+    principal_of_login,
+    revoke_login,
+    revoke_logins_of,
+)
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.user_accounts import disable_user, find_user
 from workbench.team.store.store import digest_of, now
@@ -95,7 +103,7 @@ def test_logins_that_ended_long_ago_are_forgotten(store):
     good, old = sign_in(store, user_id), sign_in(store, user_id)
     set_expires(store, old, now() - 100)
     with store.write() as session:
-        forget_ended(session, now() - 50)
+        delete_ended_logins(session, now() - 50)
         assert session.query(Login).count() == 1
         assert live_digests(session, {digest_of(good), digest_of(old)}) == {digest_of(good)}
         assert live_digests(session, set()) == set()

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from tests.support.team_server import PASSWORD, add_person, sign_in, stopped_clock, team_server, use_ways
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
-from workbench.team.accounts.invitations import InvitationError, accept_as, forget_old, invite
+from workbench.team.accounts.invitations import InvitationError, accept_as, delete_expired_invitations, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.accounts.user_accounts import find_user, set_role
@@ -210,7 +210,7 @@ def test_old_forged_and_malformed_invitations_are_not_good(server, visitor):
         assert visitor.get(f"/invite/{wrong}").status_code == 400
         assert accept(visitor, wrong, "mallory").status_code == 400
     with server.services.store.write() as session:
-        forget_old(session, now())
+        delete_expired_invitations(session, now())
         assert session.get(Invitation, digest_of(late)) is None
         assert session.get(Invitation, digest_of(secret))
 

@@ -12,9 +12,9 @@ from tests.support.team_world import document, exercise_document
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.accounts.user_accounts import set_role
-from workbench.team.actions.classes.searched_baselines import SearchedBaselines
+from workbench.team.actions.classes.baselines import SearchedBaselines
 from workbench.team.actions.held_roles import role_in_room
-from workbench.team.planning.baseline_plans import find_baselines
+from workbench.team.planning.grade_answers import find_baselines
 from workbench.team.rooms.room_records import keep_card, principal_of_user, role_of
 from workbench.team.store.tables import StoredFigures, StoredJob, StoredRoom, User
 

@@ -69,7 +69,7 @@ def test_anybody_reads_a_plan_by_its_link_and_nobody_a_room(world):
 
 def test_a_link_lasts_no_longer_than_the_server_allows(world):
     world.do("settings.set", "root", {"value": {"days": 5}}, setting="links")
-    with pytest.raises(InputError, match="A link may last 5 days, and you ask for 6"):
+    with pytest.raises(InputError, match="A link may last at most 5 days; you asked for 6"):
         world.do("shares.of_room", "ada", {"days": 6}, room=world.things["vision"]["room"])
     assert world.do("shares.of_room", "ada", {}, room=world.things["vision"]["room"])["expires"] < now() + 6 * 86_400
 
@@ -189,7 +189,7 @@ def test_a_target_is_a_module_and_a_function(world, target):
 def test_jobs_are_limited_listed_and_cancelled(world):
     things = world.things["vision"]
     world.do("settings.set", "root", {"value": {"per_person": 1, "minutes": 10}}, setting="jobs")
-    with pytest.raises(InputError, match="A job may take 10 minutes here, and you ask for 11"):
+    with pytest.raises(InputError, match="A job may take at most 10 minutes here; you asked for 11"):
         world.do("jobs.submit", "rosa", {"plan": things["entry"], "minutes": 11}, project="vision")
     with pytest.raises(MissingError):
         world.do("jobs.submit", "rosa", {"plan": world.things["other"]["entry"]}, project="vision")

@@ -71,7 +71,7 @@ def test_no_more_is_read_than_an_action_takes(action, running, world):
     for length, parts in ((largest + 1, ()), (None, [b"%x\r\n" % HUGE, b" " * (largest + 1)])):
         status, message = answer_without_body(running, action.method, path, who, length=length, parts=parts)
         assert (status, json.loads(message)["error"]["kind"]) == (413, "too_large")
-        assert "are read here" in message
+        assert "the limit is" in message
 
 
 def test_who_has_as_much_as_one_may_is_refused_before_anything_is_read(running, world):

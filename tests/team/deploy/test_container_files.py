@@ -21,7 +21,6 @@ from tests.support.deploy_files import (
     manifests,
 )
 from workbench.cli.parser import make_parser
-from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs import kubernetes
 from workbench.team.jobs.job_spec import JobSpec
 from workbench.team.programs.program_registry import ProgramRegistry
@@ -29,6 +28,7 @@ from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store
 from workbench.team.team_config import FILE, PORT, TeamConfig
+from workbench.team.team_setup import make_dispatcher
 from workbench.team.web.application import health_routes
 
 DATA = "/data"

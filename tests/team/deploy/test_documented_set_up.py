@@ -14,16 +14,14 @@ from workbench.cli.parser import make_parser
 from workbench.cli.team_parser import add_team_commands
 from workbench.team.access import ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs.job_folder import INHERITED
 from workbench.team.jobs.job_spec import ENVIRONMENT
-from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
-from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store
 from workbench.team.team_config import FILE, TeamConfig
+from workbench.team.team_setup import make_dispatcher, make_fetch_policy, make_sign_in_methods
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "team.md", ROOT / "docs" / "team_server.md"]
 FILES = [*PAGES, DEPLOY / "compose.yaml", DEPLOY / "kubernetes" / "kustomization.yaml"]
@@ -82,7 +80,7 @@ def test_every_setting_is_documented_with_the_value_that_holds_without_it(tmp_pa
 def test_the_documented_provider_is_one(tmp_path, store):
     (tmp_path / "oidc_secret").write_text("secret\n")
     (tmp_path / FILE).write_text(toml_with("[[sign_in.oidc]]"))
-    (provider,) = sign_in_ways(TeamConfig.read(tmp_path), store, b"k" * 32).oidc
+    (provider,) = make_sign_in_methods(TeamConfig.read(tmp_path), store, b"k" * 32).oidc
     assert provider.settings.client_secret == "secret"
     assert provider.settings.rules.roles == {"research": {"vision": ProjectRole.EDITOR}}
     page = PAGES[-1].read_text()
@@ -100,7 +98,7 @@ def test_the_documented_hub_is_one(tmp_path, store, monkeypatch):
         monkeypatch.setenv(f"JUPYTERHUB_{name}", value)
     (tmp_path / FILE).write_text(toml_with("hub = true"))
     config = TeamConfig.read(tmp_path)
-    ways = sign_in_ways(config, store, b"k" * 32)
+    ways = make_sign_in_methods(config, store, b"k" * 32)
     assert ways.local is None
     assert ways.hub.settings.rules.anyone
     assert f"{config.prefix}/" == given["SERVICE_PREFIX"]

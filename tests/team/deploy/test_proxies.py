@@ -27,7 +27,7 @@ from tests.support.team_server import PASSWORD, quick_hasher
 from tests.support.team_world import described, document
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.user_accounts import find_user
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.actions.projects import add_project
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import AuditEntry, StoredRoom
@@ -116,7 +116,7 @@ def add_room(store: Store) -> str:
         ada, accounts = find_user(session, "ada"), LocalAccounts(store, quick_hasher())
         accounts.set(session, ada, accounts.hash("ada", PASSWORD))
         project = add_project(session, "vision", "Vision", owner=ada.id)
-        keep_plan(session, plan)
+        store_plan(session, plan)
         session.flush()
         own = {"id": room_id, "project_id": project.id, "by": ada.id}
         session.add(StoredRoom(**own, name="Tuesday", first=plan.digest, created=now(), touched=now()))

@@ -66,7 +66,7 @@ def test_a_job_that_runs_is_cancelled_and_says_so_itself(store, tmp_path):
         dispatcher.end(job_id)
         heard.wait_for(lambda it: "cancelled" in it.states(job_id))
     assert heard.kinds(job_id) == ["started", "cancelled"]
-    assert (job_of(store, job_id).state, read_exit(tmp_path / "jobs" / job_id).reason) == ("cancelled", "cancelled")
+    assert (job_of(store, job_id).state, read_exit(tmp_path / "jobs" / job_id)["reason"]) == ("cancelled", "cancelled")
 
 
 def test_a_job_that_waits_is_cancelled_at_once_and_never_begun(store, tmp_path):
@@ -179,7 +179,7 @@ def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
 
     with dispatching(Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=fill_disk)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
-        wait_until(lambda: read_exit(tmp_path / "jobs" / job_id) is not None and not dispatcher.is_ready())
+        wait_until(lambda: read_exit(tmp_path / "jobs" / job_id) and not dispatcher.is_ready())
         assert states_of(store) == {job_id: "starting"}
         store.full = False
         wait_until(lambda: states_of(store) == {job_id: "done"} and dispatcher.is_ready())
@@ -194,7 +194,7 @@ def test_a_folder_that_two_supervisors_are_given_is_run_by_one(store, tmp_path):
     engine, folder = LocalEngine(), tmp_path / "jobs" / job_id
     dispatcher._write_folder(job_id, tiny_spec(steps=30), engine)
     natives = [engine.submit(tiny_spec(), folder) for _ in range(3)]
-    wait_until(lambda: read_exit(folder) is not None and all(engine.state(each) == "gone" for each in natives))
+    wait_until(lambda: read_exit(folder) and all(engine.state(each) == "gone" for each in natives))
     assert [each.kind for each in dispatcher.read_events(job_id)].count("started") == 1
     assert len(dispatcher.read_events(job_id)) == 33
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from tests.support.team_jobs import Heard, dispatching, in_a_process, job_of, states_of, tiny_command, tiny_spec, wait_until
-from workbench.team.job_setup import ALL_ENGINES
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit
@@ -15,6 +14,7 @@ from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.job_supervisor import own_processes, process_variables
 from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.slurm import Slurm
+from workbench.team.team_setup import ALL_ENGINES
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit lets its controller go
 
@@ -146,7 +146,7 @@ def test_of_several_processes_one_that_fails_ends_the_others(store, tmp_path):
     code = f"from workbench.team.jobs import job_supervisor; job_supervisor.PEERS_GRACE = 0.1; job_supervisor.main([{str(folder)!r}])"
     with in_a_process(code) as supervisor:
         supervisor.wait(timeout=60)
-    assert read_exit(folder).code == 7
+    assert read_exit(folder)["code"] == 7
     (ending,) = read_events(folder / "events.jsonl")
     assert ending.fields["message"].startswith("Process 1 of the job ended with exit code 7")
     assert (folder / "stdout.1").exists()

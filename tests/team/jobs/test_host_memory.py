@@ -9,7 +9,7 @@ import pytest
 from tests.support.team_jobs import DIGEST, dispatching, job_of, states_of, tiny_spec, wait_until
 from workbench.core.memory_limits import machine_memory
 from workbench.team.jobs import dispatcher
-from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, own_memory, surest_peak, verify_fits
+from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, most_reliable_peak, own_memory, verify_fits
 from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
@@ -135,8 +135,8 @@ def test_what_is_not_known_is_not_refused():
     spec = tiny_spec(devices=8)
     for peak, memory in ((None, SMALL), (0.0, SMALL), (100 * GIB, None)):
         verify_fits(spec, peak, memory, 1)
-    assert surest_peak({"measured": {"peak_bytes": 1.0}}) is None, "of another machine"
-    assert surest_peak({"planned": {"peak_bytes": 1.0}, "partitioned": {"peak_bytes": None}}) == 1.0
+    assert most_reliable_peak({"measured": {"peak_bytes": 1.0}}) is None, "of another machine"
+    assert most_reliable_peak({"planned": {"peak_bytes": 1.0}, "partitioned": {"peak_bytes": None}}) == 1.0
 
 
 def test_a_control_group_bounds_the_memory(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_nothing_but_output_is_read_as_output(name, tmp_path):
 
 def test_following_jobs_needs_no_jax():
     code = (
-        "import sys, workbench.team.jobs.dispatcher, workbench.team.job_setup, workbench.team.jobs.job_supervisor\n"
+        "import sys, workbench.team.jobs.dispatcher, workbench.team.team_setup, workbench.team.jobs.job_supervisor\n"
         "sys.exit(sorted({'jax', 'numpy', 'ray', 'submitit', 'yaml', 'workbench.plan'} & set(sys.modules)).__repr__().strip('[]'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

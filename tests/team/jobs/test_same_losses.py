@@ -52,9 +52,9 @@ def run_by(engine, document, folder):
     """The events of both processes of a job that an engine runs."""
     write_folder(folder, SPEC, document, command_line(SPEC, folder), CPU)
     native = submitted(engine, folder)
-    wait_until(lambda: read_exit(folder) is not None, 300.0)
+    wait_until(lambda: read_exit(folder), 300.0)
     wait_until(lambda: engine.state(native) == "gone")
-    assert read_exit(folder).code == 0, read_tail(folder, "stderr")
+    assert read_exit(folder)["code"] == 0, read_tail(folder, "stderr")
     return found_in(folder)
 
 

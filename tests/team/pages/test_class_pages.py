@@ -74,10 +74,16 @@ def test_a_teacher_hands_out_an_exercise(week):
     assert "No plan is ranked yet" in text
 
 
+def test_a_lesson_is_assigned_by_its_name(week):
+    assert "Pipelines and many models" in week.clients["ed"].get(HERE).text
+    week.send("sam", "/p/{project}/assignments/new", {"exercise": ["", "one_product"], "deadline": "", "size": "1"}, project="other")
+    assert "One product on two devices is handed out." in week.text("sam", "/p/other/assignments")
+
+
 def test_what_is_no_exercise_is_said_where_it_was_typed(week):
     week.send("ed", "/p/{project}/assignments/new", {"exercise": '{"format": "x"}', "name": "Week 9"})
     page = week.clients["ed"].get(HERE).text
-    assert "is JSON, but not a document of an exercise" in read_page(page).text
+    assert "is JSON, but not an exercise" in read_page(page).text
     assert "Week 9" in page, "what was typed is still there"
 
 

@@ -78,6 +78,8 @@ def test_a_plan_is_put_in_renamed_forked_opened_and_taken_out(day):
     assert said == "First is in the gallery: open it in a room."
     found = day.world.do("plans.get", "ed", entry=where.rpartition("/")[2])
     assert (found["target"], found["mesh"], found["name"]) == ("two_layer", "data:4", "First")
+    where, _ = day.done("ed", "/p/{project}/begin", {**begun, "name": "", "devices": "2"}, project="vision")
+    assert day.world.do("plans.get", "ed", entry=where.rpartition("/")[2])["name"] == "two_layer"
     where, said = day.done("ed", "/p/{project}/plans/new", fields, project="vision")
     assert said == "Mine is in the gallery."
     entry = where.rpartition("/")[2]

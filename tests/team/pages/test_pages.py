@@ -5,8 +5,9 @@ import pytest
 from tests.support.team_pages import ADMIN_PAGES, project_pages, read_page
 from tests.support.team_world import ROLES
 from workbench.team.access import ProjectRole
-from workbench.team.pages.job_views import job_facts
+from workbench.team.pages.jobs_pages import job_facts
 
+NOTE = "The baseline, as we ran it last month. #may #v5e"
 PAGES = ("/", "/account", "/account/quota")
 READERS = [name for name, role in ROLES.items() if role >= ProjectRole.VIEWER]
 
@@ -87,6 +88,41 @@ def test_filters_are_in_the_address(clients):
     ordered = clients["vic"].get("/p/vision/?sort=peak&tier=compiled").text
     assert ordered.index("Two axes, 2 by 4</a>") < ordered.index("Two axes, 4 by 2</a>") < ordered.index("Whole everywhere</a>")
     assert "Tensor parallel</a>" not in ordered  # nobody compiled it
+
+
+def test_the_gallery_is_a_table_that_sorts_compares_with_a_baseline_and_has_cards(clients, world):
+    base, ordered = world.things["vision"]["entries"][0], clients["vic"].get("/p/vision/?sort=name").text
+    assert ordered.index("Data parallel</a>") < ordered.index("Tensor parallel</a>") < ordered.index("Whole everywhere</a>")
+    assert 'aria-sort="ascending"' in ordered
+    against = read_page(clients["vic"].get(f"/p/vision/?baseline={base}").text).text
+    assert "baseline: Data parallel" in against
+    assert "760 µs measured −25 %" in against
+    assert "16.7 GiB compiled 203 ×" in against
+    cards = clients["vic"].get("/p/vision/?view=cards&fits=no").text
+    assert 'class="card plan"' in cards
+    assert "?fits=no" in cards
+
+
+def test_words_of_a_note_with_a_hash_are_tags_that_filter(clients, world):
+    entry, headers = world.things["vision"]["entries"][0], {"Referer": "http://localhost/p/vision/"}
+    clients["ada"].post(f"/p/vision/plans/{entry}/change", data={"name": "Data parallel", "note": NOTE}, headers=headers)
+    page = read_page(clients["ada"].get("/p/vision/").text)
+    assert {"/p/vision/?q=%23may", "/p/vision/?q=%23v5e"} <= {each.get("href") for each in page.of("a")}
+    assert "1 of 6 plans" in read_page(clients["ada"].get("/p/vision/?q=%23may").text).text
+
+
+def test_the_first_page_says_what_needs_attention_and_begins_a_plan(clients):
+    page = read_page(clients["ada"].get("/").text)
+    assert "Needs attention ✕ failed run of Two axes, again in Vision" in page.text
+    assert any(str(each.get("href")).endswith("/?new=1#begin-head") for each in page.of("a"))
+    assert "Needs attention" not in read_page(clients["vic"].get("/").text).text
+
+
+def test_the_first_page_of_a_student_is_the_assignments(clients):
+    text = read_page(clients["stu"].get("/").text).text
+    assert "Assignments Week 3 Vision, until Saturday, 30 June 2040" in text
+    assert "My jobs" not in text
+    assert "New plan" not in text
 
 
 def test_a_plan_has_a_page_that_the_api_leads_to(clients, world):

@@ -107,7 +107,7 @@ def test_a_filter_shows_its_plans_without_a_new_page_and_is_in_the_address(visit
     page = visit("vic", "/p/vision/")
     page.evaluate("window.kept = true")
     page.get_by_label("Fits its devices").select_option("no")
-    expect(page.locator(".plan")).to_have_count(1)
+    expect(page.locator(".plan-row")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"/p/vision/\?fits=no$"))
     page.get_by_label("Name or note has").fill("nothing like it")
     expect(page.get_by_text("No plan matches.")).to_be_visible()
@@ -125,6 +125,7 @@ def test_ticked_plans_are_counted_and_compared(visit):
     page.get_by_role("button", name="Compare the ticked").click()
     expect(page.get_by_role("heading", name="2 plans compared")).to_be_visible()
     page.get_by_role("button", name="Copy the link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
@@ -165,7 +166,7 @@ def test_everything_is_there_without_scripts(browser, running, world):
     page.goto(f"{running.services.address}/p/vision/?fits=no")
     page.get_by_label("Fits its devices").select_option("yes")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator(".plan")).to_have_count(5)
+    expect(page.locator(".plan-row")).to_have_count(5)
     page.get_by_label("Compare Data parallel").check()
     page.get_by_label("Compare Tensor parallel").check()
     page.get_by_role("button", name="Compare the ticked").click()

@@ -17,7 +17,7 @@ def test_the_models_of_the_form_are_the_zoo(pytestconfig):
     if pytestconfig.getoption("--update-golden"):
         LIST.write_text(listed, encoding="utf-8")
     assert LIST.read_text(encoding="utf-8") == listed, "the zoo has changed: run pytest --update-golden"
-    assert [each.name for each in ZOO_MODELS] == [each.name for each in ALL_MODELS]
+    assert [each["name"] for each in ZOO_MODELS] == [each.name for each in ALL_MODELS]
 
 
 def test_a_choice_is_a_plan_document():

@@ -1,6 +1,7 @@
 """What the gallery keeps of a plan: a document that parses back, its digest, its figures, and a picture that is well formed."""
 
 import json
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -91,3 +92,12 @@ def test_two_plans_have_one_digest_exactly_if_they_are_equal():
 def test_a_plan_without_a_document_is_refused():
     with pytest.raises(DocumentError, match="this program has no reference"):
         describe_plan(Plan(program(name="mine"), "data:2"), first_plan().report())
+
+
+def test_a_plan_of_a_surer_tier_keeps_its_planned_figures_so_that_any_two_are_compared_in_one(monkeypatch):
+    plan, report = first_plan(), first_plan().report()
+    monkeypatch.setattr("workbench.team.planning.grade_answers.analyze", lambda _: report)
+    surer = SimpleNamespace(**{name: getattr(report, name) for name in dir(report) if not name.startswith("__")})
+    surer.tier = "partitioned"
+    monkeypatch.setattr("workbench.team.planning.grade_answers.thumbnail", lambda _: "")
+    assert set(describe_plan(plan, surer).figures) == {"planned", "partitioned"}

@@ -9,8 +9,7 @@ import pytest
 from tests.support.team_sandbox import ability_here, opened
 from workbench.errors import WorkbenchError
 from workbench.team.rooms import planners as planners_module
-from workbench.team.rooms.document_describers import DocumentDescribers
-from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.planners import DocumentDescribers, Planners
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 

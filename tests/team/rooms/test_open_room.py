@@ -52,6 +52,7 @@ def test_what_one_does_all_see_in_one_order(room):
         page.until(lambda page: len(page.layouts) == 6)
         assert page.layouts == [START, HIDDEN, START, HIDDEN, START, "everything replicated"]
         assert page.missed == 0
+    ada.until(lambda page: sorted(each["moved"] for each in page.room["people"]) == ["", "", "batch"])  # the last move, in bob's colour
     history = history_of(room)
     assert [str(each.edit) for each in history.nodes[1:]] == ["hidden → model", "hidden → whole"] * 2 + ["batch → whole"]
     assert list(history.authors[1:]) == [room.team.people[name] for name in ("ada", "bob", "ada", "bob", "bob")]
@@ -157,8 +158,8 @@ def test_an_edit_that_cannot_be_stored_nobody_sees_and_all_are_told(tmp_path, pl
         assert page.layouts == [START, HIDDEN], "nobody saw it"
         page.until(lambda page: page.notices)
         assert page.notices[-1] == {
-            "title": "The room was started again",
-            "text": "Edit last could not be stored, so it was not applied. Everything before it is here. "
+            "title": "The room was restarted",
+            "text": "The last edit could not be stored, so it was not applied. Everything before it is here. "
             "The disk of the server is full, so nothing was changed.",
             "choices": [["dismiss", "All right"]],
         }
@@ -177,8 +178,9 @@ def test_a_plan_that_cannot_be_saved_is_said_and_the_room_goes_on(tmp_path, plan
     room = VisitedRoom(team, hub, team.new_room(document))
     ada = room.enter("ada")
     team.store.full = True
-    for verb, title in (("save", "This plan was not added to the gallery"), ("branch", "No branch was made")):
-        ada.ask(verb)
+    save, branch = (lambda: ada.do("save", name="mine")), (lambda: ada.ask("branch"))
+    for act, title in ((save, "This plan was not added to the gallery"), (branch, "No branch was made")):
+        act()
         ada.until(lambda page, title=title: page.notices and page.notices[-1]["title"] == title)
         assert ada.notices[-1]["text"].startswith("The disk of the server is full, so nothing was changed.")
         assert "Traceback" not in ada.notices[-1]["text"]
@@ -311,7 +313,7 @@ def test_who_may_only_look_edits_nothing_and_is_told_why(room):
 
 def test_a_viewer_saves_nothing(room):
     vic = room.enter("vic")
-    vic.do("save")
+    vic.do("save", name="mine")
     assert "add a plan to the gallery" in vic.refusal
     vic.do("open", tab="memory")
     assert vic.notices == []

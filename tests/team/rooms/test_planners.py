@@ -14,8 +14,7 @@ from tests.support.team_rooms import VisitedRoom, is_there, send_signal, within
 from workbench.app.processes.healing_child import ForkServer
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
-from workbench.team.rooms import document_describers
-from workbench.team.rooms.document_describers import DocumentDescribers
+from workbench.team.rooms.planners import DocumentDescribers
 from workbench.team.store.store import digest_of
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
@@ -87,7 +86,7 @@ def test_a_document_that_takes_too_long_is_stopped_and_the_next_has_a_process_of
     stopped = [each.pid for each in waiting(planners)]
     for pid in stopped:
         send_signal(pid, signal.SIGSTOP)
-    monkeypatch.setattr(document_describers, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr("workbench.team.rooms.planners.MOST_SECONDS", 0.3)
     with pytest.raises(WorkbenchError, match=r"Reading this document took longer than 0\.3 s and was stopped"):
         describe(planners, document)
     monkeypatch.undo()

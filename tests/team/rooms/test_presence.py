@@ -12,7 +12,7 @@ from workbench.team.rooms.presence import (
     MOST_SAID,
     PresentPerson,
     RoomPresence,
-    gestures_of_following,
+    gestures_to_follow,
     held_dimension,
     leader_for,
 )
@@ -222,7 +222,7 @@ def seen(**fields):
 
 def test_a_follower_opens_and_selects_what_the_leader_sees():
     mine, theirs = seen(tab="tensors"), seen(tab="memory", selected="w")
-    assert gestures_of_following(mine, theirs) == [{"verb": "open", "tab": "memory"}, {"verb": "select", "path": "w"}]
-    assert gestures_of_following(theirs, theirs) == []
-    assert gestures_of_following(seen(tab="memory", selected="v"), seen(tab="memory")) == [{"verb": "select", "path": "v"}], "again: none"
-    assert gestures_of_following(mine, seen()) == [], "nothing is known of the leader yet"
+    assert gestures_to_follow(mine, theirs) == [{"verb": "open", "tab": "memory"}, {"verb": "select", "path": "w"}]
+    assert gestures_to_follow(theirs, theirs) == []
+    assert gestures_to_follow(seen(tab="memory", selected="v"), seen(tab="memory")) == [{"verb": "select", "path": "v"}], "again: none"
+    assert gestures_to_follow(mine, seen()) == [], "nothing is known of the leader yet"

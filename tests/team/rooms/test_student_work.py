@@ -188,7 +188,7 @@ def test_a_student_enters_no_room_of_another_and_puts_nothing_into_the_gallery(l
     with pytest.raises(Exception, match="no room"):
         other.enter_at_once("zoe")
     zoe = lesson.room().enter("zoe")
-    zoe.do("save")
+    zoe.do("save", name="mine")
     zoe.until(lambda page: any("cannot be added to a gallery" in each["text"] for each in page.notices))
     with team.store.read() as session:
         assert session.scalars(select(GalleryEntry)).all() == []

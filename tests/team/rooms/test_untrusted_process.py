@@ -155,7 +155,7 @@ def test_a_process_that_says_what_no_process_says_is_ended_and_nothing_of_it_sta
     ada.until(lambda page: page.boards == 2)
     assert room.team.log_of(room.room_id) == [], "nor what came after it"
     assert "theirs" not in str(ada.bridge)
-    assert ada.notices[-1]["title"] == "The room was started again"
+    assert ada.notices[-1]["title"] == "The room was restarted"
     with room.team.store.read() as session:
         assert session.query(GalleryEntry).count() == 0
 

@@ -14,7 +14,6 @@ from tests.support.team_server import new_store
 from tests.team.programs.test_registry import fetched_wheel, wheel
 from workbench.errors import WorkbenchError
 from workbench.team.data_folder import make_private
-from workbench.team.program_setup import make_sandbox_policy, owners_approve
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
@@ -23,6 +22,7 @@ from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.team.store.store import now
 from workbench.team.store.tables import Project, RegisteredProgram, User
 from workbench.team.team_config import TeamConfig
+from workbench.team.team_setup import make_sandbox_policy, owners_approve
 
 LIMITS = ResourceLimits(deadline=60)
 MINE = "import pathlib\npathlib.Path({marker!r}).write_text('ran')\n\ndef build() -> 'workbench.Program': ...\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.team_sandbox import ability_alone
 from workbench.errors import WorkbenchError
-from workbench.team.sandbox.exit_reason import EndingSigns, EndKind, describe_ending
+from workbench.team.sandbox.exit_reason import EndKind, ExitObservations, describe_ending
 from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox, bubblewrap_arguments
@@ -168,24 +168,24 @@ def test_a_bubblewrap_that_is_refused_says_why(tmp_path: Path):
 
 
 ENDINGS = [
-    (EndingSigns(0), "It ended by itself."),
-    (EndingSigns(3, last_line="ValueError: no"), "It ended with status 3: ValueError: no."),
-    (EndingSigns(1, last_line="MemoryError"), "It ran out of memory; its limit is 1.00 GiB."),
-    (EndingSigns(1, last_line="BlockingIOError: [Errno 11]"), "It exceeded its limit of 9 processes and threads."),
-    (EndingSigns(1, last_line="bwrap: No permissions"), "It did not start: its sandbox could not be made: bwrap: No permissions."),
-    (EndingSigns(-9, EndKind.DEADLINE), "It exceeded its time limit of 5 s."),
-    (EndingSigns(-9, EndKind.MEMORY), "It ran out of memory; its limit is 1.00 GiB."),
-    (EndingSigns(-9, processor_seconds=7.6), "It exceeded its CPU time of 7 s."),
-    (EndingSigns(-9), "It was ended by SIGKILL."),
-    (EndingSigns(-24), "It exceeded its CPU time of 7 s."),
-    (EndingSigns(-25), "It exceeded its file size limit of 64.0 MiB."),
-    (EndingSigns(-31), "It made a forbidden system call, such as tracing or mounting."),
-    (EndingSigns(-11, last_line="Segmentation fault"), "It was ended by SIGSEGV: Segmentation fault."),
+    (ExitObservations(0), "It ended by itself."),
+    (ExitObservations(3, last_line="ValueError: no"), "It ended with status 3: ValueError: no."),
+    (ExitObservations(1, last_line="MemoryError"), "It ran out of memory; its limit is 1.00 GiB."),
+    (ExitObservations(1, last_line="BlockingIOError: [Errno 11]"), "It exceeded its limit of 9 processes and threads."),
+    (ExitObservations(1, last_line="bwrap: No permissions"), "It did not start: its sandbox could not be made: bwrap: No permissions."),
+    (ExitObservations(-9, EndKind.DEADLINE), "It exceeded its time limit of 5 s."),
+    (ExitObservations(-9, EndKind.MEMORY), "It ran out of memory; its limit is 1.00 GiB."),
+    (ExitObservations(-9, processor_seconds=7.6), "It exceeded its CPU time of 7 s."),
+    (ExitObservations(-9), "It was ended by SIGKILL."),
+    (ExitObservations(-24), "It exceeded its CPU time of 7 s."),
+    (ExitObservations(-25), "It exceeded its file size limit of 64.0 MiB."),
+    (ExitObservations(-31), "It made a forbidden system call, such as tracing or mounting."),
+    (ExitObservations(-11, last_line="Segmentation fault"), "It was ended by SIGSEGV: Segmentation fault."),
 ]
 
 
 @pytest.mark.parametrize(("signs", "sentence"), ENDINGS)
-def test_each_ending_is_a_sentence(signs: EndingSigns, sentence: str):
+def test_each_ending_is_a_sentence(signs: ExitObservations, sentence: str):
     limits = ResourceLimits(memory=1 << 30, tasks=9, processor_seconds=7, deadline=5)
     assert describe_ending(signs, limits).sentence == sentence
 

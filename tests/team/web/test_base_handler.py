@@ -125,7 +125,7 @@ def test_no_other_site_changes_anything(server, ada, headers):
         del browser.headers["Origin"]
         answer = browser.post("/api/v1/me", json={}, headers=headers)
     assert answer.status_code == 403
-    assert "says where it is from" in answer.json()["error"]["message"]
+    assert "without an `Origin`" in answer.json()["error"]["message"]
 
 
 def test_the_servers_own_pages_do(server, ada):
@@ -154,8 +154,8 @@ def test_nothing_is_shown_within_another_site_but_a_link_is_followed(ada):
         (b"[" * 50, "not JSON"),
         (b"[" * 20 + b"]" * 20, "nested more than 16 levels deep"),
         (b"NaN", "NaN is not a valid number"),
-        (b"x" * 101, "101 B or more; at most 100 B are read here"),
-        (b"[" * 100_000, "97.7 KiB or more"),
+        (b"x" * 101, "The request has at least 101 B; the limit is 100 B"),
+        (b"[" * 100_000, "at least 97.7 KiB"),
     ],
 )
 def test_what_is_no_json_is_said_so(ada, body, said):
@@ -196,5 +196,5 @@ def test_administrators_alone(server, ada):
 
 
 def test_what_is_not_there_and_methods_that_mean_nothing(ada):
-    assert ada.get("/api/v1/nothing").json()["error"]["message"] == "There is nothing at this address."
+    assert ada.get("/api/v1/nothing").json()["error"]["message"] == "No page has this address."
     assert ada.delete("/me").status_code == 405

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.app.notebook.board_snapshot import snapshot_html
 from workbench.app.notebook.cell_base import BoardCell
-from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, kept_record
+from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, edits_record
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
@@ -27,12 +27,12 @@ from workbench.widgets.recorded.record_board import record_board, recorded_eleme
 from workbench.widgets.run.runner_protocol import Runner
 
 PICTURE_DELAY = 0.5
-"""Seconds after an edit until the picture of the board is stored again."""
+"""Seconds without an edit before the stored picture of the board is updated."""
 _QUEUE = JobQueue()  # of all boards of this kernel
 
 
 def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]], None]:
-    """Moves work from any thread to an event loop; drops it once that has ended."""
+    """Return a function that moves work from any thread to an event loop, and drops it once the loop has closed."""
 
     def defer(work: Callable[[], None]) -> None:
         with suppress(RuntimeError):
@@ -42,13 +42,12 @@ def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]]
 
 
 def _first_plan(plan: Plan | None, exercise: Exercise | None, question: str) -> Plan:
-    """The plan that is given, else the one that the question starts from, or the first one. Raises `WorkbenchError` where there is none."""
     if plan is not None:
         return as_public(plan)
     if exercise is None:
         raise WorkbenchError("A board needs a plan.", ["pass a plan", "pass an exercise"])
-    asked = exercise[question] if question else None
-    return asked.plan if isinstance(asked, PlanQuestion) else exercise.first_plan
+    chosen = exercise[question] if question else None
+    return chosen.plan if isinstance(chosen, PlanQuestion) else exercise.first_plan
 
 
 class Workbench(BoardCell):
@@ -56,13 +55,13 @@ class Workbench(BoardCell):
 
         bench = wb.Workbench(plan)
         bench                # drag dimensions onto mesh axes
-        bench.plan           # the plan as it is now
+        bench.plan           # the present plan
         bench.measurement    # of the last run
         bench.compiled       # of the last compilation
 
-    `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time for all boards of this kernel.
-    Without a kernel, a static picture is shown. With an `exercise` its questions are above the board, beginning with the `question` that
-    is named, and the plan may be left out: it is then the one that the question starts from. `theme` is `auto`, `light` or `dark`; `tour`
+    `runner` runs and compiles plans, by default in worker processes, one run at a time for all boards of this kernel.
+    Without a kernel a static picture is shown. An `exercise` shows its questions above the board, starting with
+    `question`; without a plan the board shows the question's start plan. `theme` is `auto`, `light` or `dark`; `tour`
     shows a first visitor around.
     """
 
@@ -106,7 +105,7 @@ class Workbench(BoardCell):
         return self._board.compiled
 
     def close(self) -> None:
-        """Close the board; this also cancels a run."""
+        """Close the board and cancel its run."""
         if hasattr(self, "_board"):
             self._stop_keeping()
             if self._picture_due is not None:
@@ -116,9 +115,8 @@ class Workbench(BoardCell):
         super().close()
 
     def _begin_settling(self) -> None:
-        """Begin to settle the figures once the board is shown, on the kernel's event loop: after the running cell, and earlier gestures. A
-        view of a board that was edited is told so: it may be of a notebook that was closed meanwhile."""
-        if (record := kept_record(self.session, self._start)) is not None:
+        """Start settling once the board is shown, and send stored edits to a new view."""
+        if (record := edits_record(self.session, self._start)) is not None:
             self.send({"kept": {"record": record}})
         with suppress(RuntimeError):  # no event loop: the board was made outside of a notebook
             defer = loop_defer(asyncio.get_running_loop())
@@ -126,22 +124,21 @@ class Workbench(BoardCell):
             self._board.begin_compiling(defer)
 
     def _keep(self) -> None:
-        """Send the edits to the page at once, for the notebook to store; the picture takes longer, and waits until they rest."""
+        """Send edits to the page to be stored in the notebook; the slower picture follows after a pause."""
         if not self._watched or self.session.node.number == self._kept:
-            return  # nobody sees it, or only figures have changed: what the notebook has stored stands
+            return  # not shown, or only figures have changed: the stored record is current
         self._kept = self.session.node.number
-        self.send({"kept": {"record": kept_record(self.session, self._start)}})
+        self.send({"kept": {"record": edits_record(self.session, self._start)}})
         if self._picture_due is not None:
             self._picture_due.cancel()
-        with suppress(RuntimeError):  # no event loop: nobody looks at the board
+        with suppress(RuntimeError):  # no event loop: the board is not shown
             self._picture_due = asyncio.get_running_loop().call_later(PICTURE_DELAY, self._keep_picture)
 
     def _keep_picture(self) -> None:
         self.picture = self._picture()
-        self.send({"kept": {"record": kept_record(self.session, self._start), "picture": self.picture, "text": repr(self)}})
+        self.send({"kept": {"record": edits_record(self.session, self._start), "picture": self.picture, "text": repr(self)}})
 
     def _answer_cell(self, content: dict[str, Any]) -> None:
-        """The cell of the board asks whether stored edits continue its plan, to make them, or for its code with the present plan."""
         record = content.get("record")
         try:
             if content.get("want") == "offer" and can_continue(self.session, self._start, record):
@@ -156,7 +153,7 @@ class Workbench(BoardCell):
             self.send({"problem": str(error)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """In the build of a documentation site, where no kernel will answer, a recording; else the board."""
+        """Return a recording in a documentation build, where no kernel will answer, else the board."""
         moves = recorded_moves()
         if not moves:
             return super()._repr_mimebundle_(**kwargs)

@@ -1,7 +1,4 @@
-"""The board as static HTML, shown without a kernel: a reopened notebook, GitHub, nbconvert.
-
-Tables and plain tags, so that it is still read where styles are stripped; inline styles only, in colours that hold on light and dark.
-"""
+"""The board as static HTML for use without a kernel; tables and inline styles only, for light and dark themes."""
 
 from collections.abc import Iterable
 from html import escape
@@ -20,7 +17,7 @@ QUIET = f' style="color:{NEUTRAL};font-weight:400"'
 
 
 def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) -> str:
-    """Name, mesh, key figures, the dimensions on each axis, and the open tab: a few kilobytes, whatever the size of the program."""
+    """Render name, mesh, key figures, zones and the open tab in a few kilobytes, whatever the program's size."""
     head = f'<b style="font-size:16px">{escape(board["name"])}</b> on <code>{escape(board["mesh"])}</code> ({escape(board["devices"])})'
     hardware = board["hardware"]["name"]
     planned_for = f", planned for <b>{escape(hardware)}</b>" if hardware else ""
@@ -36,13 +33,11 @@ def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) ->
 
 
 def card_html(parts: Iterable[str]) -> str:
-    """A frame around the parts of a board."""
     style = f"font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:960px;overflow-x:auto"
     return f'<div style="{style}">{"".join(parts)}</div>'
 
 
 def _question(state: dict[str, Any] | None) -> Iterable[str]:
-    """What is asked, with its goals or choices."""
     if state is None:
         return
     yield f'<p style="margin:8px 0">{_with_code(state["ask"])}</p>'
@@ -53,13 +48,12 @@ def _question(state: dict[str, Any] | None) -> Iterable[str]:
 
 
 def _with_code(text: str) -> str:
-    """A text with what stands between backquotes as code."""
     return "".join(f"<code>{piece}</code>" if place % 2 else piece for place, piece in enumerate(escape(text).split("`")))
 
 
 def figures_html(figures: list[dict[str, Any]]) -> str:
-    heads = "".join(f"<th{_LEFT}><small{QUIET}>{escape(each['label'])}</small></th>" for each in figures)
-    cells = "".join(f'<td{_LEFT}><b style="font-size:16px">{escape(each["text"])}</b></td>' for each in figures)
+    heads = "".join(f"<th{_LEFT}><small{QUIET}>{escape(figure['label'])}</small></th>" for figure in figures)
+    cells = "".join(f'<td{_LEFT}><b style="font-size:16px">{escape(figure["text"])}</b></td>' for figure in figures)
     return f'<table cellpadding=4 style="margin:8px 0"><tr>{heads}</tr><tr>{cells}</tr></table>'
 
 
@@ -106,22 +100,21 @@ def _row(row: dict[str, Any], sides: list[str]) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """A cell of `blocks`, as text: dimensions with the axes they are sharded over, `heads/model`."""
     if not isinstance(cell, dict):
         return escape(str(cell))
     if "path" in cell and "chips" not in cell:
         return f"<code>{escape(cell['path'])}</code> {escape(cell.get('count', ''))}"
     if named := cell.get("chips") or cell.get("dims"):
-        return " ".join(_dimension(each) for each in named)
+        return " ".join(_dimension(entry) for entry in named)
     if "axes" in cell:
-        return " ".join(_axis(each["name"], each.get("colour")) for each in cell["axes"])
+        return " ".join(_axis(entry["name"], entry.get("colour")) for entry in cell["axes"])
     if "edits" in cell:
-        return escape(" · ".join(str(each.get("label", "")) if isinstance(each, dict) else str(each) for each in cell["edits"]))
+        return escape(" · ".join(str(entry.get("label", "")) if isinstance(entry, dict) else str(entry) for entry in cell["edits"]))
     return escape(str(cell.get("text", "")))
 
 
 def _dimension(chip: dict[str, Any]) -> str:
-    axes = "".join(f"/{_axis(each['name'], each.get('colour'))}" for each in chip.get("axes", ()) if isinstance(each, dict))
+    axes = "".join(f"/{_axis(axis['name'], axis.get('colour'))}" for axis in chip.get("axes", ()) if isinstance(axis, dict))
     return escape(chip.get("label") or chip.get("name", "")) + axes
 
 

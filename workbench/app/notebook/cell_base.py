@@ -1,5 +1,4 @@
-"""A board in a notebook cell, over a plan or a fleet: its parts as traits, its gestures as messages, and a picture for when there is no
-kernel."""
+"""Base of boards in a notebook cell: parts as traits, gestures as messages, and a picture for use without a kernel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from workbench.widgets.front_end import PARTS, cell_module_text, module_text
 
 
 class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
-    """Abstract: a subclass over a plan or a fleet has a `_picture`, and says what to do when it is first shown."""
+    """Abstract board cell; a subclass provides `_picture` and the action when it is first shown."""
 
     _esm = cell_module_text()
     board = traitlets.Dict()
@@ -30,7 +29,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(self._answer_request)
 
     def _picture(self) -> str:
-        """The board as static HTML."""
+        """Return the board as static HTML."""
         raise NotImplementedError
 
     def _show(self, part: Part, state: dict[str, Any]) -> None:
@@ -39,8 +38,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
             self.send({"parts": {part: state}})
 
     def _answer_request(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        """A cell that shows the board requests its parts, the first on a page the module, and the first with a chart the script of Bokeh:
-        notebooks save neither."""
+        """Send a view the parts, and on request the module or the Bokeh script, which notebooks do not save."""
         if (want := content.get("want")) == "library":
             self.send({"library": bokeh_script()})
         elif want in ("module", "parts"):
@@ -52,7 +50,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
             self._answer_cell(content)
 
     def _answer_cell(self, content: dict[str, Any]) -> None:
-        """A request that only one kind of board has."""
+        """Handle a request specific to one kind of board."""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         self.picture = self._picture()

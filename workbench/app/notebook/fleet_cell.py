@@ -8,7 +8,8 @@ from typing import Any
 from workbench.app.notebook.board_snapshot import MOST_ROWS, MOST_SVG, QUIET, card_html, figures_html
 from workbench.app.notebook.cell_base import BoardCell
 from workbench.app.runners.worker_runner import WorkerFleetRunner
-from workbench.documents import read_allowed, resolve_fleet
+from workbench.core.parse_untrusted import read_allowed
+from workbench.documents import resolve_fleet
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.visualize.draw.palette import AXES
@@ -18,17 +19,18 @@ from workbench.widgets.fleet.fleet_jobs import FleetRunner
 
 
 class FleetBoard(BoardCell):
-    """The board over a fleet of models: a forecast of training them together, and their training as it goes.
+    """The board over a fleet of models: a forecast of training them together, and their training in progress.
 
         board = wb.FleetBoard("grid.toml")
         board                # choose policy, memory and devices; run, stop a model
-        board.fleet          # the fleet as it is asked for now
+        board.fleet          # the fleet with the present settings
         board.measurement    # of the last run
-        board.add(model)     # one more `FleetModel`, also while the others train
+        board.add(model)     # one more `FleetModel`, also during training
 
-    `times` are units that `engine.measure_units` timed; without them they are timed in a worker process once the board is shown. `runner`
-    trains and times, by default the engine in worker processes. `theme` is `auto`, `light` or `dark`. `allow` are modules whose programs a
-    fleet file may name besides the zoo's (`documents.load_fleet`). Without a kernel, a static picture is shown.
+    `times` are unit times, as `engine.measure_units` returns them; by default a worker process measures them when the
+    board is shown. `runner` trains and times, by default in worker processes. `theme` is `auto`, `light` or `dark`. `allow` are
+    modules, besides the zoo, whose programs a fleet file may name (`documents.load_fleet`). Without a kernel a static
+    picture is shown.
     """
 
     def __init__(
@@ -58,21 +60,20 @@ class FleetBoard(BoardCell):
         return self._view.fleet
 
     def add(self, *models: FleetModel) -> None:
-        """Add models, which join the run if there is one. Raises `FleetError` for a name that is taken, or a model that does not fit."""
+        """Add models, which join a run. Raises `FleetError` for a duplicate name or a model that does not fit."""
         self._view.add(*models)
 
     @property
     def measurement(self) -> FleetMeasurement | None:
-        """The measurement of the last finished run."""
         return self._view.measurement
 
     @property
     def times(self) -> FleetTimes | None:
-        """The units timed last."""
+        """The most recent unit times."""
         return self._view.times
 
     def close(self) -> None:
-        """Close the board; this also cancels a run."""
+        """Close the board and cancel its run."""
         if hasattr(self, "_view"):
             self._view.close()
         super().close()
@@ -88,7 +89,7 @@ class FleetBoard(BoardCell):
 
 
 def fleet_html(view: FleetView) -> str:
-    """Name, figures, models with their shards, the schedule: a few kilobytes, however many units there are."""
+    """Render name, figures, models with shards, and schedule in a few kilobytes, whatever the number of units."""
     board = view.parts["board"]
     controls = board["controls"]
     memory = f", {controls['memory']} of each" if controls["memory"] else ""
@@ -101,7 +102,7 @@ def fleet_html(view: FleetView) -> str:
 
 
 def _models(board: Mapping[str, Any]) -> str:
-    heads = "".join(f"<th>{escape(each)}</th>" for each in ("model", *board["columns"], "epochs", "shards", "alone"))
+    heads = "".join(f"<th>{escape(heading)}</th>" for heading in ("model", *board["columns"], "epochs", "shards", "alone"))
     rows = "".join(map(_model, board["models"][:MOST_ROWS]))
     more = len(board["models"]) - MOST_ROWS
     rest = f"<tr><td>… {more:,} more</td></tr>" if more > 0 else ""
@@ -111,11 +112,11 @@ def _models(board: Mapping[str, Any]) -> str:
 def _model(model: Mapping[str, Any]) -> str:
     cells = [*model["arguments"], model["epochs"], model["shards_text"], model["seconds"]]
     name = f'<td style="border-left:4px solid {AXES[model["colour"]]};padding-left:8px">{escape(model["name"])}</td>'
-    return f"<tr>{name}{''.join(f'<td>{escape(each)}</td>' for each in cells)}</tr>"
+    return f"<tr>{name}{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _schedule(view: FleetView) -> str:
-    """The run's schedule, else the predicted one; in words where the drawing would be large."""
+    """Render the measured schedule, else the predicted one; as text if the drawing would be large."""
     if view.seen is None:
         return ""
     picture = fleet(view.measured) if view.measured else fleet(view.seen.schedule, view.seen.jobs)

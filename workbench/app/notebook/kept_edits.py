@@ -1,5 +1,4 @@
-"""The edits that a notebook stores with a cell: what was changed on its board since the cell ran, to continue in another kernel, and the
-cell's code with them."""
+"""Edits stored with a notebook cell: records to continue in another kernel, and the cell's code with the edits applied."""
 
 import ast
 import io
@@ -16,12 +15,12 @@ from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 
 ARGUMENTS = ("hardware", "axis_assignment", "pipeline")
-"""Arguments of `Plan` that an edit may change, besides the mesh and the layout."""
+"""Arguments of `Plan` that an edit may change, besides mesh and layout."""
 _MESH, _LAYOUT = 1, 2  # positions among the arguments of `Plan`
 
 
 def edits_since(session: Session, start: int) -> tuple[Edit, ...] | None:
-    """The edits from plan `start` of the history to the present plan; `None` where that was not made from it."""
+    """Return the edits from plan `start` of the history to the present plan; `None` if it is no descendant."""
     edits: list[Edit] = []
     node = session.node
     while node.number != start:
@@ -32,15 +31,14 @@ def edits_since(session: Session, start: int) -> tuple[Edit, ...] | None:
     return tuple(reversed(edits))
 
 
-def kept_record(session: Session, start: int) -> dict[str, Any] | None:
-    """What a notebook stores: the edits since plan `start`, that plan for people, and the present plan as a document where it has one.
-    `None` where there is nothing to store."""
+def edits_record(session: Session, start: int) -> dict[str, Any] | None:
+    """Return the record for a notebook: edits since plan `start`, both plans, a document; `None` if impossible."""
     edits = edits_since(session, start)
     if not edits:
         return None
     try:
         records = [edit_record(edit, session.plan.program) for edit in edits]
-    except WorkbenchError:  # a plan that was opened, of a program that no document can name
+    except WorkbenchError:  # an opened plan whose program no document can name
         return None
     record = {"from": str(session.nodes[start].plan), "to": str(session.plan), "edits": records}
     with suppress(WorkbenchError):
@@ -55,52 +53,52 @@ def can_continue(session: Session, start: int, record: Any) -> bool:
 
 
 def continue_edits(session: Session, record: dict[str, Any]) -> None:
-    """Make the stored edits again, one by one, so that each can be undone. Raises `WorkbenchError` at the first that does not apply."""
+    """Apply the stored edits one by one, so that each can be undone. Raises `WorkbenchError` at the first that fails."""
     for number, stored in enumerate(record["edits"], 1):
         try:
             session.apply(parse_edit(stored, known=session.plan.program))
         except WorkbenchError as error:
             raise WorkbenchError(
-                f"Stored edit {number} of {len(record['edits'])} does not apply any more: {error.message}", error.ways_out
+                f"Stored edit {number} of {len(record['edits'])} no longer applies: {error.message}", error.ways_out
             ) from error
 
 
 def code_with_plan(source: str, before: Plan, after: Plan) -> str:
-    """The code of a cell that makes the plan `before`, changed so that it makes the plan `after`: the arguments of its `Plan(...)`, or else
-    the argument of its `Workbench(...)`. Raises `WorkbenchError` where that is not possible.
+    """Rewrite a cell's code to make the plan `after`, in its `Plan(...)` or `Workbench(...)`; raises `WorkbenchError`.
 
     >>> _replace("Plan(p, 'data:4')", [(8, 16, "'data:8'")])
     "Plan(p, 'data:8')"
     """
     if after.program.traced_with != before.program.traced_with or after.program.dims != before.program.dims:
         raise WorkbenchError(
-            "The program was changed on the board, which is no argument of the plan.", ["change how the program is traced, in the code"]
+            "The program was changed on the board; the plan has no argument for that.", ["change how the program is traced, in the code"]
         )
     try:
-        calls = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call)]
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     except SyntaxError as error:  # a cell with a magic command
         raise WorkbenchError("The cell is not plain Python code.", ["copy the mesh and the layout by hand"]) from error
-    plans = [each for each in calls if _name(each) == "Plan" and _mesh_of(each) == before.mesh]
-    boards = [each for each in calls if _name(each) == "Workbench" and each.args]
+    plans = [node for node in calls if _name(node) == "Plan" and _mesh_of(node) == before.mesh]
+    boards = [node for node in calls if _name(node) == "Workbench" and node.args]
     if len(plans) == 1:
         return _replace(source, list(_changed_arguments(source, plans[0], before, after)))
     if len(boards) == 1:
         start, end = _place(source, boards[0].args[0])
-        given = f"{source[start:end]}" if isinstance(boards[0].args[0], ast.Name | ast.Attribute | ast.Call) else f"({source[start:end]})"
+        argument = (
+            f"{source[start:end]}" if isinstance(boards[0].args[0], ast.Name | ast.Attribute | ast.Call) else f"({source[start:end]})"
+        )
         changes = ", ".join(f"{name}={value}" for name, value in _values(before, after).items())
-        return _replace(source, [(start, end, f"{given}.updated({changes})")])
+        return _replace(source, [(start, end, f"{argument}.updated({changes})")])
     raise WorkbenchError("The cell has no single `Plan(...)` or `Workbench(...)` to change.", ["copy the mesh and the layout by hand"])
 
 
 def _values(before: Plan, after: Plan) -> dict[str, str]:
-    """The arguments that differ, as code."""
-    found = {name: getattr(after, name) for name in ("mesh", "layout", *ARGUMENTS) if getattr(after, name) != getattr(before, name)}
-    return {name: "None" if value is None else json.dumps(str(value), ensure_ascii=False) for name, value in found.items()}
+    changed = {name: getattr(after, name) for name in ("mesh", "layout", *ARGUMENTS) if getattr(after, name) != getattr(before, name)}
+    return {name: "None" if value is None else json.dumps(str(value), ensure_ascii=False) for name, value in changed.items()}
 
 
 def _changed_arguments(source: str, call: ast.Call, before: Plan, after: Plan) -> Iterator[tuple[int, int, str]]:
-    """The pieces of the code to replace: arguments that are there, and behind the last one those that are not."""
-    named = {each.arg: each.value for each in call.keywords}
+    """Yield the code spans to replace: present arguments, then missing ones after the last."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
     placed = dict(zip(("program", "mesh", "layout"), call.args, strict=False))
     added = []
     for name, value in _values(before, after).items():
@@ -110,7 +108,7 @@ def _changed_arguments(source: str, call: ast.Call, before: Plan, after: Plan) -
         else:
             yield *_place(source, node), value
     if added:
-        last = max(_place(source, each)[1] for each in (*call.args, *named.values()))
+        last = max(_place(source, keyword)[1] for keyword in (*call.args, *named.values()))
         yield last, last, "".join(added)
 
 
@@ -119,8 +117,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _mesh_of(call: ast.Call) -> Mesh | None:
-    """The mesh that a call of `Plan` states as a text."""
-    node = next((each.value for each in call.keywords if each.arg == "mesh"), call.args[_MESH] if len(call.args) > _MESH else None)
+    node = next((keyword.value for keyword in call.keywords if keyword.arg == "mesh"), call.args[_MESH] if len(call.args) > _MESH else None)
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return None
     try:
@@ -130,7 +127,7 @@ def _mesh_of(call: ast.Call) -> Mesh | None:
 
 
 def _place(source: str, node: ast.expr) -> tuple[int, int]:
-    """Where a piece of code begins and ends, in characters; Python counts the bytes of each line."""
+    """Return the start and end of a node in characters; Python counts the bytes of each line."""
     lines = io.StringIO(source, newline="").readlines()  # as Python does: `splitlines` also divides at form feeds and U+2028
 
     def character(line: int, column: int) -> int:

@@ -1,4 +1,4 @@
-"""A visit of a document tab of JupyterLab, which keeps the text and writes the files; an exercise beside the document is over its board."""
+"""Visits of JupyterLab document tabs, which keep the text and write the files, and of exercises beside a document."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgr
 
 
 class LabVisit(Visit):
-    """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and sends each change of it."""
+    """A JupyterLab document: the page gets the plan's text and each change of it, and writes the file."""
 
     def __init__(self, make: Callable[[], Plan], context: VisitContext, host: Host | None = None) -> None:
         super().__init__(context)
@@ -26,7 +26,7 @@ class LabVisit(Visit):
         self._notice: dict[str, Any] = {}
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
-        """Show a notice above the document, which stays as it is."""
+        """Show a notice above the document, which is not changed."""
         del by_link
         self.close()
         self.window.show_board(closed=True)
@@ -46,7 +46,7 @@ class LabVisit(Visit):
                 self.show_failure(error)
 
     def _open(self, text: str) -> None:
-        """Show the plan of a text. An empty one is a new document, and gets a first plan."""
+        """Show the plan of a text; an empty text is a new document and gets a first plan."""
         if self.board and text == dump_plan(self.board.session.plan):
             return
         plan = parse_plan(text, f"`{self._name}`", self._base.allow) if text.strip() else self._new_plan()
@@ -61,7 +61,6 @@ class LabVisit(Visit):
         self._opening = False
 
     def _read_exercise(self, text: str, kept: str) -> None:
-        """The exercise beside the document, if there is one; one that cannot be read is told of, and the board is shown without it."""
         self._exercise, self._notice = None, {}
         if not is_exercise(text):
             return
@@ -75,15 +74,13 @@ class LabVisit(Visit):
             self._notice = {"title": title, "text": problem, "choices": [["dismiss", "All right"]]}
 
     def _new_plan(self) -> Plan:
-        """What a new document begins with: the plan that the exercise beside it starts from."""
         try:
             return self._exercise.first_plan(self._name) if self._exercise else self._make()
-        except WorkbenchError:  # it asks for no plan
+        except WorkbenchError:  # the exercise has no plan question
             return self._make()
 
     def _host(self, plan: Plan, *, is_new: bool) -> Host:
-        """The host of the board over a plan: with the exercise beside it, if the plan is about that; else a new one begins with the start
-        panel."""
+        """Return the host of a plan's board, with the exercise if the plan belongs to it."""
         host = replace(self._base, save=self._save, path=self._name, changed=self._tell, link=None)
         beside = self._exercise
         question = beside.question_for(self._name, plan) if beside else None
@@ -93,7 +90,7 @@ class LabVisit(Visit):
         return replace(host, exercise=beside.exercise, question=question, progress=beside.progress, handing_in=beside)
 
     def _tell_text(self, text: str, plan: Plan) -> None:
-        """Viewing a text that a person wrote does not change it; a new document gets a text, and is saved at once."""
+        """Send the text: an existing document keeps its text when viewed, a new one gets a text and is saved at once."""
         if text.strip():
             self.window.tell(text=text)
         else:
@@ -111,24 +108,24 @@ class LabVisit(Visit):
         return self._name
 
 
-# The exercise beside a document of JupyterLab: `exercise.json` in the same folder, and `exercise.answers.json` with what was answered.
+# The exercise beside a JupyterLab document: `exercise.json` in the same folder, and `exercise.answers.json` with the answers.
 #
-# The page of JupyterLab reads both files and writes the second one; nothing in either is run.
+# The JupyterLab page reads both files and writes the second; no code in either is run.
 
 
 FILE, KEPT = "exercise.json", "exercise.answers.json"
 
 
 class DocumentExercise:
-    """The exercise over one document, and the `HandingIn` of its board: each answer is sent to `keep`, as a document of that answer alone.
+    """The exercise over one document; each answer is sent to `keep`. Raises `DocumentError`.
 
-    Raises `DocumentError` for an exercise that cannot be read. `problem` is why earlier answers cannot; then none is kept.
+    `problem` explains unreadable earlier answers; then no answer is kept.
     """
 
     def __init__(self, text: str, kept: str, keep: Callable[[str], None]) -> None:
         self.exercise, self.problem, self._keep = Exercise.parse(text, f"`{FILE}`"), "", keep
-        for each in self._plan_questions:
-            _ = each.plan  # what is wrong with one is said now
+        for question in self._plan_questions:
+            _ = question.plan  # report an invalid plan now
         self.progress = ExerciseProgress(self.exercise)
         try:
             self._restore(parse_document(ANSWERS, kept, f"`{KEPT}`") if kept.strip() else {})
@@ -136,40 +133,39 @@ class DocumentExercise:
             self.problem = f"{error.message} Answers are not saved until it can be read."
 
     def first_plan(self, name: str) -> Plan:
-        """The plan that a new document begins with: of the question that it is named after, else of the first that asks for a plan."""
+        """Return the plan of a new document: of the question in its name, else of the first plan question."""
         named = self.question_of(name)
         return named.plan if named else self.exercise.first_plan
 
     def question_of(self, name: str) -> PlanQuestion | None:
-        """The question that a document `QUESTION.plan.json` answers, as where it is graded."""
+        """Return the question that a document `QUESTION.plan.json` answers, as in grading."""
         stem = name.removesuffix(ENDING)
-        return next((each for each in self._plan_questions if each.name == stem), None)
+        return next((question for question in self._plan_questions if question.name == stem), None)
 
     def question_for(self, name: str, plan: Plan) -> str | None:
-        """The question to show over a plan: by the document's name, else the first that it could answer; `None` where the plan is about
-        something else that lies in the same folder."""
+        """Return the question to show with a plan, by document name or content; `None` if unrelated."""
         if named := self.question_of(name):
             return named.name
-        found = next((each.name for each in self._plan_questions if each.is_of(plan)), None)
-        return found if self._plan_questions else ""
+        first = next((question.name for question in self._plan_questions if question.is_of(plan)), None)
+        return first if self._plan_questions else ""
 
     @property
     def _plan_questions(self) -> list[PlanQuestion]:
-        return [each for each in self.exercise.questions if isinstance(each, PlanQuestion)]
+        return [question for question in self.exercise.questions if isinstance(question, PlanQuestion)]
 
     def verify(self) -> None:
-        """Whoever opens a document may answer."""
+        """Accept every user who can open the document."""
 
     def counts(self) -> bool:
         return True
 
     def hand_in(self, answered: Answered) -> None:
-        """Keep an answer; a wrong one takes no right one's place."""
+        """Keep an answer; a wrong answer does not replace a correct one."""
         name, is_done = answered.question, self.progress.attempts[answered.question].is_done
         record: dict[str, Any] = {"format": f"sharding-workbench.{ANSWERS}", "version": VERSION, "exercise": self.exercise.name}
         answer = answered.answer
-        given = json.loads(dump_plan(answer)) if isinstance(answer, Plan) else answer
-        record["answers"] = {name: given} if answered.verdict or not is_done else {}
+        answer_value = json.loads(dump_plan(answer)) if isinstance(answer, Plan) else answer
+        record["answers"] = {name: answer_value} if answered.verdict or not is_done else {}
         record["attempts"] = {name: answered.attempt}
         record["right"] = [name] if is_done else []
         if not self.problem:
@@ -177,9 +173,11 @@ class DocumentExercise:
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
         attempts, right = kept.get("attempts", {}), kept.get("right", ())
-        self.progress.restore((each.name, attempts.get(each.name, 0), each.name in right) for each in self.exercise.questions)
+        self.progress.restore(
+            (question.name, attempts.get(question.name, 0), question.name in right) for question in self.exercise.questions
+        )
 
 
 def is_exercise(text: str) -> bool:
-    """Whether a file `exercise.json` means to be one of ours; other programs have files of that name."""
+    """Whether a file `exercise.json` has our format; other programs use that name too."""
     return f"sharding-workbench.{EXERCISE}" in text

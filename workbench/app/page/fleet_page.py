@@ -1,4 +1,4 @@
-"""The page of a fleet. All its visitors see one board: a run goes on when they leave, and is there when they come back."""
+"""The page of a fleet; all visitors share one board, whose run continues when they leave."""
 
 import threading
 from collections.abc import Iterable
@@ -13,10 +13,11 @@ from workbench.app.page.serve import LOOPBACK, listen
 from workbench.app.page.visit import failure_text
 from workbench.app.page.visitor_screen import BoardComponent, on_document
 from workbench.app.runners.worker_runner import WorkerFleetRunner
-from workbench.documents import read_allowed, resolve_fleet
+from workbench.core.jax_installation import untested_jax
+from workbench.core.parse_untrusted import read_allowed
+from workbench.documents import resolve_fleet
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_measurement import FleetTimes
-from workbench.tracing import untested_jax
 from workbench.widgets.board.board_host import Part
 from workbench.widgets.fleet.fleet_board import FleetView
 from workbench.widgets.fleet.fleet_jobs import FleetRunner
@@ -24,8 +25,6 @@ from workbench.widgets.shared_states import at_once, json_text
 
 
 class FleetComponent(BoardComponent):
-    """One visitor's view of a fleet's board, in that visitor's document."""
-
     def __init__(self, view: FleetView, document: Document | None = None, **options: Any) -> None:
         super().__init__(**_texts(view), **options)
         self._view, self._defer = view, on_document(document) if document else at_once
@@ -36,7 +35,7 @@ class FleetComponent(BoardComponent):
         self.param.watch(lambda event: view.answer(event.new), "gesture")
 
     def _hear(self, part: Part, _state: dict[str, Any]) -> None:
-        """Called from any thread. A busy document may call back late and out of order: it then shows the present state."""
+        """Schedule the latest state of a part, since a busy document may call back late and out of order."""
         with self._pending_lock:
             waits = bool(self._pending)
             self._pending.add(part)
@@ -67,10 +66,11 @@ def serve_fleet(
     allow: str | Iterable[str] = (),
     threaded: bool = False,
 ) -> Any:
-    """Serve the board of a fleet, or of a fleet file, at `http://address:port/`, until interrupted; then its run ends too.
+    """Serve the board of a fleet, or of a fleet file, at `http://address:port/` until interrupted, which also ends its
+    run.
 
-    Its units are timed in a worker process when the first visitor comes, unless their `times` are given; `path` is the fleet's file, for
-    people; `allow` as of `documents.load_fleet`. Where it listens, and what comes back, is as with `serve`.
+    Units are timed in a worker process when the first visitor comes, unless `times` are given; `path` is the fleet's
+    file for display; `allow` as in `documents.load_fleet`. Addresses and the result are those of `serve`.
     """
     view = FleetView(
         resolve_fleet(fleet, allow),
@@ -83,7 +83,6 @@ def serve_fleet(
 
 
 def fleet_page(view: FleetView) -> pn.Template:
-    """The page of one visitor."""
     document = pn.state.curdoc
     try:
         component = FleetComponent(view, document, sizing_mode="stretch_width")

@@ -1,4 +1,4 @@
-"""The server of the pages: Panel's, with only the routes that a page needs, behind access control that checks each request."""
+"""The page server: Panel's, restricted to the routes that a page needs, with access control of each request."""
 
 import asyncio
 import threading
@@ -41,17 +41,17 @@ from workbench.app.page.request_policy import (
     judge_request,
     security_headers,
 )
-from workbench.app.page.shutdown import hang_up
+from workbench.app.page.shutdown import close_connections
 from workbench.app.processes.child_table import States, health_report
 
-# A server in a thread of its own, which is stopped from another. Nobody is left waiting: every connection is closed.
+# A server in a separate thread, stopped from another thread; stopping closes every connection.
 #
-# Panel's own thread cancels what reads the connections and leaves them open. A browser then sends its next request on one of them, and
-# waits for an answer that nobody gives.
+# Panel's own thread cancels the readers of connections but leaves them open. A browser then sends its next request on one of them and
+# waits forever.
 
 
 class ServerThread(threading.Thread):
-    """Serves with the server that `make` makes for the event loop it is given as `loop`, until `stop`."""
+    """Runs the server of `make(loop=...)` until `stop`."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         super().__init__(name="page server")
@@ -59,19 +59,18 @@ class ServerThread(threading.Thread):
         self._loop = IOLoop(make_current=False)
 
     def run(self) -> None:
-        """The thread's work: serve, hang up, and end what is left of the event loop."""
         try:
             server = self._make(loop=self._loop)
             server.start()
             self._loop.start()
             server.stop()
-            hang_up(server)
+            close_connections(server)
             _cancel_tasks(self._loop.asyncio_loop)
         finally:
             self._loop.close()
 
     def stop(self) -> None:
-        """End serving soon, from any thread; nothing happens where it has ended."""
+        """Stop serving soon; callable from any thread, also after the end."""
         if self.is_alive():
             self._loop.add_callback(self._loop.stop)
 
@@ -83,14 +82,14 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
-# The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
-# imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
-# `/liveness`, which makes a whole page if it is asked to.
+# The page, its websocket, files of Bokeh and Panel, and the favicon. Removed are Panel's `/components/`, which
+# imports a module named in the URL, `/autoload.js`, which gives sessions to other sites, `/metadata`, and Panel's
+# `/liveness`, which can be made to build a whole page.
 HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHandler)
 
 
 class HealthHandler(RequestHandler):
-    """Answers that the server is running, and which of its children are missing; 503 where one that it needs does not come back."""
+    """Reports liveness and missing children; 503 if a required child does not come back."""
 
     def initialize(self, states: Callable[[], States] = dict) -> None:
         self._states = states
@@ -105,7 +104,7 @@ Pages = dict[str, Callable[[], pn.Template]]
 
 
 Judge = Callable[[str, Mapping[str, str], str, Hosts | None], DeniedRequest | None]
-"""Why a request is denied, by its method, headers and path, as `judge_request`."""
+"""Returns why a request is denied, by method, headers and path, as `judge_request`."""
 
 
 def guarded_server(
@@ -115,19 +114,21 @@ def guarded_server(
     *,
     routes: Sequence[tuple[Any, ...]] = ((r"/liveness", HealthHandler),),
     judge: Judge = judge_request,
+    show: str = "",
     **options: Any,
 ) -> Any:
-    """A server of a page, and of further `routes`, that answers only requests which `judge` accepts; it is not started. Without `allowed`
-    hosts it is behind a proxy."""
+    """Build, but do not start, a server that answers only accepted requests; `allowed` is `None` behind a proxy."""
     patch_writes()
     limits = {"websocket_max_message_size": MOST_MESSAGE, "http_server_kwargs": {"idle_connection_timeout": IDLE_SECONDS}}
     server = get_server(page, start=False, extra_patterns=list(routes), **limits, **options, **listen_options)
+    if show:
+        server.io_loop.add_callback(server.show, show)
     guard_server(server, allowed, tuple(route[1] for route in routes), judge)
     return server
 
 
 def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> ServerThread:
-    """Serve like `pn.serve(threaded=True)`: `stop()` of the result ends it."""
+    """Serve like `pn.serve(threaded=True)`; `stop()` of the result ends it."""
     thread = ServerThread(partial(guarded_server, page, listen_options, allowed, **options))
     thread.start()
     return thread
@@ -136,7 +137,7 @@ def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts 
 def guard_server(
     server: Any, allowed: Hosts | None, kept: tuple[type[RequestHandler], ...] = (HealthHandler,), judge: Judge = judge_request
 ) -> None:
-    """Put the access control before a server that does not listen yet. Other servers of the process are not changed."""
+    """Add access control to a server that does not listen yet; other servers of the process are not changed."""
     application, framed = tornado_of(server), allowed is None
     allow_all_origins(server)  # the gate judges them
     make_documents_on_the_event_loop(server)
@@ -146,13 +147,12 @@ def guard_server(
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
-    """Remove every route that leads to another handler."""
     for router in (application.wildcard_router, application.default_router):
         router.rules[:] = [rule for rule in router.rules if rule.target in handlers or rule.target is application.wildcard_router]
 
 
 class _SecurityHeaderTransform(OutputTransform):
-    """Adds the security headers, and removes the server's name and version."""
+    """Adds security headers, and removes the server's name and version."""
 
     def __init__(self, _request: HTTPServerRequest, *, framed: bool) -> None:
         self._framed = framed
@@ -168,11 +168,11 @@ class _SecurityHeaderTransform(OutputTransform):
 def _set_security_headers(headers: HTTPHeaders, page: str, *, framed: bool) -> None:
     headers.pop("Server", None)
     for name, value in security_headers(page, framed=framed).items():
-        headers.setdefault(name, value)  # a handler of one's own may have stricter ones
+        headers.setdefault(name, value)  # a handler may have set stricter ones
 
 
 class RequestGate(HTTPServerConnectionDelegate):
-    """Checks each request, and passes the accepted ones to the application."""
+    """Checks each request, and passes accepted ones to the application."""
 
     def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None, judge: Judge = judge_request) -> None:
         self._application, self._allowed, self._judge = application, allowed, judge
@@ -180,7 +180,7 @@ class RequestGate(HTTPServerConnectionDelegate):
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         stream = getattr(request_conn, "stream", None)
         if stream is not None:
-            stream.set_nodelay(True)  # an answer is several small frames: none waits until the one before it is acknowledged
+            stream.set_nodelay(True)  # an answer is several small frames, which must not wait for acknowledgements
         begin = lambda: self._application.start_request(server_conn, request_conn)  # noqa: E731
         return _JudgedRequest(self._allowed, self._judge, begin, request_conn)
 
@@ -189,8 +189,6 @@ class RequestGate(HTTPServerConnectionDelegate):
 
 
 class _JudgedRequest(HTTPMessageDelegate):
-    """One request. `begin` passes it to the application."""
-
     def __init__(self, allowed: Hosts | None, judge: Judge, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
         self._allowed, self._judge, self._begin, self._connection = allowed, judge, begin, connection
         self._passed: HTTPMessageDelegate | None = None

@@ -14,21 +14,23 @@ _PAGE = Path(__file__).parent / "page.html"
 
 
 HEALTH = "liveness"
-"""Of Bokeh's own server, as seen from a page; it answers as soon as there is one."""
+"""Health check of Bokeh's own server, relative to a page."""
 
 
 @functools.cache
 def _page() -> Any:
-    """Jinja's template of the page, compiled once: Panel would for each page, and that takes longer than to fill it in."""
+    """Compile the page template once; Panel would compile it per page, which takes longer than rendering."""
     return compile_template(_PAGE.read_text(encoding="utf-8"))
 
 
 def template_of(
     title: str, shown: Any, failure: str = "", *, opens: bool = False, untested: str = "", health: str = HEALTH, is_kept: bool = False
 ) -> pn.Template:
-    """The page around a board, or around a failure; `opens` if the bridge sends the board once the page is there;
-    `untested` says that this JAX was not tried; after a cut `health` is asked whether the server answers, and a page whose board `is_kept`
-    by the server is loaded anew."""
+    """Build the page around a board or a failure.
+
+    `opens`: the bridge sends the board later; `untested`: a warning about JAX; `health`: polled after a lost
+    connection; `is_kept`: reload then, since the server keeps the board.
+    """
     template = pn.Template(_page())
     template.add_variable("page_title", title)
     template.add_variable("nonce", secrets.token_urlsafe())

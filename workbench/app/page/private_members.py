@@ -1,6 +1,6 @@
-"""The private members of Panel, Bokeh and Tornado that the page's server needs. No other module of `app` and `team` touches one.
+"""Private members of Panel, Bokeh and Tornado used by the page server, and used nowhere else in `app` and `team`.
 
-`TRIED` are the versions that they were tried on; `tests/app/test_private_members.py` says which of them another version lacks.
+`TRIED` are the tested versions; `tests/app/test_private_members.py` names members that another version lacks.
 """
 
 from collections.abc import Sequence
@@ -20,57 +20,56 @@ TRIED = {"panel": "1.9.4 and 1.10.0", "bokeh": "3.9.2 and 3.10.2", "tornado": "6
 
 _write_batch = writing._dispatch_msgs
 WAITING = "_WRITE_MSGS" if hasattr(writing, "_WRITE_MSGS") else "_WRITE_EVENTS"
-"""Where Panel keeps the messages that wait: the second name since Panel 1.10."""
+"""Panel's attribute of queued messages, renamed in Panel 1.10."""
 
 
 def tornado_of(server: Any) -> BokehTornado:
-    """Bokeh's Tornado application: `bokeh.server.server.BaseServer._tornado`."""
-    found: BokehTornado = server._tornado
-    return found
+    """Return Bokeh's Tornado application: `bokeh.server.server.BaseServer._tornado`."""
+    application: BokehTornado = server._tornado
+    return application
 
 
 def http_of(server: Any) -> HTTPServer:
-    """The server that accepts connections: `bokeh.server.server.BaseServer._http`."""
-    found: HTTPServer = server._http
-    return found
+    """Return the HTTP server: `bokeh.server.server.BaseServer._http`."""
+    http_server: HTTPServer = server._http
+    return http_server
 
 
 def allow_all_origins(server: Any) -> None:
-    """Leave the origins of websockets to the access control: Bokeh's own check knows no IPv6."""
+    """Leave websocket origins to the access control, because Bokeh's own check does not support IPv6."""
     tornado_of(server)._websocket_origins = {"*"}
 
 
 def make_documents_on_the_event_loop(server: Any) -> None:
-    """Make each page's document on the server's event loop, as Bokeh did before 3.10, which makes it in a thread that runs no loop."""
+    """Build documents on the server's event loop, as before Bokeh 3.10, which uses a thread without a loop."""
     for context in tornado_of(server)._applications.values():
         if hasattr(context, "_can_initialize_document_in_worker"):
             context._can_initialize_document_in_worker = lambda: False
 
 
 def models_of(component: pn.viewable.Viewable) -> Sequence[Model]:
-    """The models that a component has made, one for each document that shows it."""
+    """Return the models of a component, one per document that shows it."""
     return [model for model, _ in component._models.values()]
 
 
 def is_drawn(document: Document) -> bool:
-    """Whether the page of a document has read it, and hears of each change from then on."""
+    """Whether the page has loaded its document and receives changes."""
     return bool(pn.state._loaded.get(document))
 
 
 def mark_connected(document: Document) -> None:
-    """Send changes of a document to every page that has read it.
+    """Send changes of a document to every page that has loaded it.
 
-    Until the browser says that it is ready, Panel drops changes of a layout, assuming that the document will be read later, although the
-    page may have read it already. A board that opened in between was never shown.
+    Panel drops layout changes until the browser reports ready, so a board opened in between was never shown.
     """
     pn.state._connected[document] = True
 
 
 def patch_writes() -> None:
-    """Replace Panel's writing of a batch of messages, which delays what arrives meanwhile (Panel 1.9.4, `panel/io/document.py`).
+    """Replace Panel's writing of message batches, which can strand messages (1.9.4, `panel/io/document.py`).
 
-    Panel queues messages for a socket that is being written to, and marks that a task will write them. That task removes the mark once its
-    own messages are sent, without checking whether others came meanwhile; the task of those finds no mark and gives up.
+    A task removes the mark of its socket after sending its own messages without checking for later ones; the task of
+    the later ones finds no mark and gives up.
     """
     writing._dispatch_msgs = _write_all
 
@@ -83,15 +82,14 @@ async def _write_all(document: Document) -> None:
 
 
 def compile_template(text: str) -> Any:
-    """A page's Jinja template in Panel's own environment, which has its filters."""
     return base._env.from_string(text)
 
 
 def is_body_read(request: HTTPServerRequest) -> bool:
-    """Whether the body of a request of a `stream_request_body` handler was read to its end."""
+    """Whether the body of a `stream_request_body` request was read completely."""
     return bool(request._body_future.done())
 
 
 def abort(connection: WebSocketProtocol) -> None:
-    """Close a websocket's connection without waiting for the other side."""
+    """Close a websocket connection without waiting for the peer."""
     connection._abort()

@@ -1,7 +1,8 @@
-"""Access control of the server: a request is checked by its headers before it is routed, and every response has security headers.
+"""Access control of the server: requests are checked by their headers before routing; every response has security
+headers.
 
-A page on another site that the user happens to visit can make the browser send requests to this server, with an image or a script, and
-after DNS rebinding even read the response: so the request's host and origin are checked, not only who may connect.
+Another site can make the user's browser send requests to this server with an image or script, and after DNS rebinding
+even read the response. So host and origin of each request are checked, not only the network address.
 """
 
 import base64
@@ -13,13 +14,13 @@ from urllib.parse import urlsplit
 
 from workbench.errors import WorkbenchError
 
-Hosts = frozenset[str]  # of the form `name:port`
+Hosts = frozenset[str]  # `name:port`
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 METHODS = ("GET", "HEAD")
 SMALL_BODY = 1 << 16
-"""Bytes of the largest body of a request, unless its handler reads more: a page and its websocket need none."""
+"""Default limit of a request body in bytes; pages and websockets need none."""
 MOST_MESSAGE = 4 << 20
-"""Bytes of the largest message on a websocket: the longest plan document, as JSON text in a JSON message, has half."""
+"""Limit of a websocket message in bytes, twice the longest plan document as JSON text in a JSON message."""
 IDLE_SECONDS, LEAST_BODY_SECONDS, SLOWEST_BODY = 120, 20, 64 << 10
 """Header timeout and minimum body timeout in seconds; minimum upload rate in bytes per second."""
 OWN_SITES = ("same-origin", "none")  # `none`: a typed URL, or a bookmark
@@ -28,7 +29,7 @@ _FORBIDDEN, _NO_METHOD = 403, 405
 
 
 def body_seconds(largest: int) -> float:
-    """The timeout of a body of up to `largest` bytes.
+    """Return the timeout in seconds of a body of up to `largest` bytes.
 
     >>> body_seconds(SMALL_BODY), body_seconds(100 << 20)
     (21.0, 1620.0)
@@ -38,8 +39,6 @@ def body_seconds(largest: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DeniedRequest:
-    """The response to a request that is denied."""
-
     status: int
     text: str
 
@@ -50,7 +49,7 @@ UNKNOWN_HOST = DeniedRequest(
 )
 UNKNOWN_ORIGIN = DeniedRequest(
     _FORBIDDEN,
-    "This server does not accept pages of other sites. To allow a site: workbench serve --origins NAME:PORT",
+    "This server rejects pages of other sites. To allow a site: workbench serve --origins NAME:PORT",
 )
 NO_ORIGIN = DeniedRequest(_FORBIDDEN, "Only pages of this server may open a websocket.")
 OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server cannot be embedded in other sites.")
@@ -58,8 +57,7 @@ NO_METHOD = DeniedRequest(_NO_METHOD, "This server accepts GET requests only.")
 
 
 def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> DeniedRequest | None:
-    """Why a request is denied, or `None`. Without `allowed` hosts every client that can connect is trusted to have the right one, as with a
-    Unix socket."""
+    """Return why a request is denied, or `None`. Without `allowed` hosts every client is trusted."""
     if method not in METHODS:
         return NO_METHOD
     if allowed is not None and not _is_allowed_host(headers.get("Host", ""), allowed):
@@ -73,13 +71,13 @@ def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: H
 
 
 def _is_allowed_host(host: str, allowed: Hosts) -> bool:
-    """A browser leaves out the port that is its scheme's default."""
+    """Whether a host is allowed; browsers omit the default port of a scheme."""
     host = host.lower()
     return host in allowed or any(f"{host}:{port}" in allowed for port in set(DEFAULT_PORTS.values()))
 
 
 def _host_of(origin: str) -> str:
-    """`name:port` of an origin; empty for an invalid one, such as `null`, the origin of a sandbox or a file."""
+    """Return `name:port` of an origin; empty if invalid, such as `null`, the origin of a sandbox or file."""
     try:
         parts = urlsplit(origin.lower())
         port = parts.port or DEFAULT_PORTS[parts.scheme]
@@ -93,26 +91,25 @@ def _host_text(name: str, port: int) -> str:
 
 
 def _is_own_or_followed_link(headers: Mapping[str, str]) -> bool:
-    """Whether the request is from this server's own page, or a link that the user followed. Requests that do not say are accepted."""
+    """Whether a request is from this server's page or a followed link; accepted without such headers."""
     if headers.get("Sec-Fetch-Site", "none") in OWN_SITES:
         return True
     return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
 
 
 def allowed_hosts(address: str, port: int, origins: tuple[str, ...]) -> Hosts:
-    """The hosts of a server at an address. Raises `WorkbenchError` for an invalid origin."""
+    """Return the allowed hosts of a server. Raises `WorkbenchError` for an invalid origin."""
     local_names = (address.lower(), "localhost", "127.0.0.1", "::1")
-    return frozenset(_host_text(name, port) for name in local_names).union(*(parse_origin(each) for each in origins))
+    return frozenset(_host_text(name, port) for name in local_names).union(*(parse_origin(origin) for origin in origins))
 
 
 def verify_origins(origins: tuple[str, ...]) -> None:
-    """Raises `WorkbenchError` for an invalid origin."""
-    for each in origins:
-        parse_origin(each)
+    for origin in origins:
+        parse_origin(origin)
 
 
 def parse_origin(text: str) -> Hosts:
-    """The hosts of an origin as a person writes it: `plans.example.org:5006`, or with a scheme. Raises `WorkbenchError` for an invalid one.
+    """Parse an origin, `plans.example.org:5006` or with a scheme, into hosts. Raises `WorkbenchError` if invalid.
 
     >>> sorted(parse_origin("https://plans.example.org/")), sorted(parse_origin("[::1]:80"))
     (['plans.example.org:443'], ['[::1]:80'])
@@ -127,10 +124,10 @@ def parse_origin(text: str) -> Hosts:
         raise _origin_error(text) from None
     extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
     unknown = parts.scheme not in ("", *DEFAULT_PORTS)
-    if not name or extra or unknown or port == 0 or any(each in name for each in "*, \\%"):
+    if not name or extra or unknown or port == 0 or any(character in name for character in "*, \\%"):
         raise _origin_error(text)
     ports = {port} if port else {DEFAULT_PORTS[parts.scheme]} if parts.scheme else set(DEFAULT_PORTS.values())
-    return frozenset(_host_text(name, each) for each in ports)
+    return frozenset(_host_text(name, number) for number in ports)
 
 
 def _origin_error(text: str) -> WorkbenchError:
@@ -141,7 +138,7 @@ def _origin_error(text: str) -> WorkbenchError:
 
 
 def security_headers(page: str, *, framed: bool) -> dict[str, str]:
-    """The headers of every response; `framed` if pages of the same origin may frame it, as JupyterLab does."""
+    """Return the headers of every response; `framed` allows framing by pages of the same origin, such as JupyterLab."""
     return {
         "Content-Security-Policy": content_policy(page, framed=framed),
         "X-Frame-Options": "SAMEORIGIN" if framed else "DENY",
@@ -153,10 +150,7 @@ def security_headers(page: str, *, framed: bool) -> dict[str, str]:
 
 
 def content_policy(page: str, *, framed: bool) -> str:
-    """What a page may load: this server's own files, its inline scripts, and modules that Panel makes from the board's text.
-
-    Styles are in elements and attributes throughout Bokeh and the board; pictures are drawn as `data:` and `blob:`.
-    """
+    """Return the content security policy: own files, inline scripts and styles, Panel's modules, `data:` and `blob:`."""
     scripts = " ".join(["'self'", "blob:", *script_sources(page)])
     ancestors = "'self'" if framed else "'none'"
     return "; ".join(
@@ -175,20 +169,20 @@ def content_policy(page: str, *, framed: bool) -> str:
 
 
 def script_sources(page: str) -> list[str]:
-    """The inline scripts of a page, by nonce or by SHA-256: only those run, and none that is written into it later.
+    """Return the nonce or SHA-256 of each inline script, so that scripts injected later do not run.
 
     >>> script_sources("<script>1</script><script nonce='a'>2</script><script src='b.js'></script>")
     ["'nonce-a'", "'sha256-a4ayc/80/OGda4BO/1o/V0etpOqiLx1JwB5S3beHW0s='"]
     """
-    found = _Scripts()
-    found.feed(page)
-    found.close()
-    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found.texts)
-    return sorted({*(f"'nonce-{each}'" for each in found.nonces), *(f"'sha256-{each}'" for each in digests)})
+    scripts = _Scripts()
+    scripts.feed(page)
+    scripts.close()
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts.texts)
+    return sorted({*(f"'nonce-{text}'" for text in scripts.nonces), *(f"'sha256-{text}'" for text in digests)})
 
 
 class _Scripts(HTMLParser):
-    """Collects the nonces of scripts, and the texts of those that have none and no `src`, and are no data."""
+    """Collects script nonces, and the texts of inline scripts without one, data excluded."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
@@ -197,11 +191,11 @@ class _Scripts(HTMLParser):
         self._inside = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "script" and (nonce := given.get("nonce")):
+        attributes = dict(attrs)
+        if tag == "script" and (nonce := attributes.get("nonce")):
             self.nonces.append(nonce)
             return
-        self._inside = tag == "script" and "src" not in given and given.get("type") != "application/json"
+        self._inside = tag == "script" and "src" not in attributes and attributes.get("type") != "application/json"
         if self._inside:
             self.texts.append("")
 

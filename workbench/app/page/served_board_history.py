@@ -1,4 +1,4 @@
-"""The history of a served board on disk: begun with the board, and resumed after a lost connection, a crash or a restart."""
+"""The history of a served board on disk, resumed after a lost connection, a crash or a restart."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,17 +10,14 @@ from workbench.core.program import Program
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.session.journal import Journal, ResumedJournal, find_journal, restore_session
-from workbench.session.journal.journal_folder import journal_path
+from workbench.session.journal import Journal, ResumedJournal, restore_session
+from workbench.session.journal_folder import find_journal, journal_path
 from workbench.session.plan_history import Session
 
 
 @dataclass(frozen=True, slots=True)
 class BoardHistory:
-    """Where a board's history is stored: in `folder`, as `board_id`. It begins as a copy of the board `source`, if that is stored there.
-
-    `allow` are modules and functions whose programs its plans may name (`documents.read_allowed`).
-    """
+    """Storage of a board's history in `folder` as `board_id`, copied from `source` if that is stored."""
 
     folder: Path
     board_id: str
@@ -28,7 +25,7 @@ class BoardHistory:
     allow: tuple[str, ...] = ()
 
     def begin(self, make: Callable[[], Plan]) -> ResumedJournal:
-        """The restored session, or a new one over the plan that `make` returns; errors are those of `make`."""
+        """Restore the session, or start one over the plan of `make`, whose errors it raises."""
         problem = ""
         if self.source and find_journal(self.folder, self.source):
             try:
@@ -44,21 +41,20 @@ class BoardHistory:
         parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
         if self.source == self.board_id:
             return Journal.resume(self.folder, self.board_id, parse)
-        # another page shows that board: this one is a copy from now on
+        # another page shows that board, so this one becomes a copy
         restored = restore_session(journal_path(self.folder, self.source), parse)
         return ResumedJournal(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 
 def _program(make: Callable[[], Plan]) -> Program | None:
-    """The program of the first plan, if it can be made."""
     try:
         return make().program
     except WorkbenchError:
         return None
 
 
-def served_program(make: Callable[[], Plan]) -> tuple[str, ...]:
-    """The served program was built by the person who serves it: its history may name it too."""
+def served_reference(make: Callable[[], Plan]) -> tuple[str, ...]:
+    """Return the reference of the served program, which its history may name, since the server's owner built it."""
     with suppress(Exception):
         reference = make().program.reference
         if reference is not None and ":" in reference.target:

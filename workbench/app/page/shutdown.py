@@ -1,4 +1,4 @@
-"""Shutdown of a server: by SIGTERM, which service managers send, or by Ctrl-C. Nothing saved is lost, and no traceback is printed."""
+"""Shutdown of a server by SIGTERM or Ctrl-C, without loss of saved data and without a traceback."""
 
 import asyncio
 import os
@@ -14,16 +14,15 @@ from typing import Any
 from workbench.app.page.private_members import http_of
 
 CLOSE_TIMEOUT = 3.0
-"""Seconds that closing may take after SIGTERM."""
-DISCONNECT_TIMEOUT = 1.0  # seconds for the browsers to learn that the connection is closed
+"""Time limit for closing after SIGTERM in seconds."""
+DISCONNECT_TIMEOUT = 1.0  # seconds to notify the browsers
 
 
 def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
-    """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then refuse new visitors, `close` what visitors have, and
-    disconnect.
+    """Serve until SIGTERM or Ctrl-C, then `close` the boards and disconnect.
 
-    After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `CLOSE_TIMEOUT`;
-    after Ctrl-C it returns the server. A second signal ends it at once.
+    SIGTERM raises `SystemExit` with code 0, and exits with that code if closing exceeds `CLOSE_TIMEOUT`; Ctrl-C returns
+    the server. A second signal exits at once.
     """
     received = Signals()
     with received.listening():
@@ -37,7 +36,7 @@ def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix
     try:
         close()
     finally:
-        hang_up(server)
+        close_connections(server)
         if unix_socket:
             _remove_socket(Path(unix_socket))
     if signal.SIGTERM in received.signals:
@@ -46,7 +45,7 @@ def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix
 
 
 class Signals:
-    """The received signals; the first one stops a server, if there is one yet: one under construction is not left half made."""
+    """The received signals. The first one stops the server once it has been built completely."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
@@ -54,7 +53,7 @@ class Signals:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Install the handlers; only the main thread can, elsewhere nothing is changed. A second SIGTERM has its default effect."""
+        """Install the handlers, on the main thread only. A second SIGTERM has its default effect."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._hear)
             before = signal.signal(signal.SIGINT, self._hear)
@@ -66,7 +65,6 @@ class Signals:
             yield
 
     def _hear(self, number: int, _frame: object) -> None:
-        """The signal handler; it interrupts whatever the main thread does."""
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         self.signals.append(number)
         if number == signal.SIGTERM:
@@ -76,8 +74,8 @@ class Signals:
         self.stop()
 
 
-def hang_up(server: Any) -> None:
-    """Close the connections of a stopped server, on its own event loop."""
+def close_connections(server: Any) -> None:
+    """Close the connections of a stopped server on its own event loop."""
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
         leaving = http_of(server).close_all_connections()
         server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, DISCONNECT_TIMEOUT))
@@ -90,7 +88,7 @@ def _remove_socket(path: Path) -> None:
 
 
 def _is_listening(path: Path) -> bool:
-    """Whether another server listens there by now."""
+    """Whether another server already uses the socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(DISCONNECT_TIMEOUT)
         try:

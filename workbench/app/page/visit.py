@@ -1,4 +1,4 @@
-"""One visitor's board: which plan it shows, and where that is saved."""
+"""One visitor's board: the plan that it shows and where it is saved."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner
-from workbench.session.journal import Journal, JournalEntry, find_journal, is_board_id
+from workbench.session.journal import Journal
+from workbench.session.journal_folder import JournalEntry, find_journal, is_board_id
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
@@ -26,11 +27,11 @@ WATCHED = 1500  # milliseconds between two checks of a file
 _log = logging.getLogger(__name__)
 
 Message = Mapping[str, Any]
-"""A message of a page: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` from the window around it."""
+"""A page's message: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` from the window around it."""
 
 
 class Settling(NamedTuple):
-    """The partitioner's client for a board, and what `Board.begin_settling` takes besides."""
+    """The partitioner client of a board, and further arguments of `Board.begin_settling`."""
 
     partitioner: Partitioner
     defer: Defer
@@ -38,7 +39,7 @@ class Settling(NamedTuple):
 
 
 class VisitContext(NamedTuple):
-    """The surroundings of a visit: its window, the runner, the event loop, where its history is stored, and how its figures settle."""
+    """Surroundings of a visit: its window, the runner, the event loop, history storage, and settling."""
 
     window: VisitorWindow
     runner: Runner | None
@@ -48,20 +49,20 @@ class VisitContext(NamedTuple):
 
 
 class Visit:
-    """The board of one visitor, and what the window around it is sent."""
+    """The board of one visitor, and the messages to its window."""
 
     def __init__(self, context: VisitContext) -> None:
         self.window, self._runner, self._defer, self._keeping, self._settling = context
         self.board: Board | None = None
         self._journal: Journal | None = None
         self._sent = SentParts()
-        self._first: dict[str, Any] | None = None  # the parts of a board under construction: they are shown together
+        self._first: dict[str, Any] | None = None  # parts of a board under construction, shown together
 
     def show(self, make: Callable[[], Plan], host: Host, *, tour: bool = False) -> None:
-        """Show a board over the plan that `make` returns, or over the stored history, in place of the present one."""
+        """Replace the present board by one over the plan of `make`, or over the stored history."""
         self.close()
         session, problem = self._begin(make)
-        host = replace(host, start_open=host.start_open and len(session.nodes) == 1)  # a board that was taken up has begun
+        host = replace(host, start_open=host.start_open and len(session.nodes) == 1)  # a resumed board needs no start panel
         if host.save is None:
             unsaved = Unsaved(session.nodes[0].plan, lambda is_so: self.window.tell(unsaved=is_so))
             host = replace(host, changed=unsaved.note_change, downloaded=unsaved.note_kept)
@@ -70,7 +71,8 @@ class Visit:
         self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
         if self._settling:
             self.board.begin_settling(*self._settling)
-            self.board.begin_compiling(self._settling.defer)
+            if host.runs:
+                self.board.begin_compiling(self._settling.defer)
         first, self._first = self._first, None
         self.window.show_board(new=True, tour=tour, **first)
         notice = {"title": "Not all of this board could be restored", "text": problem, "choices": [["dismiss", "All right"]]}
@@ -78,7 +80,6 @@ class Visit:
         self.window.count("shown")
 
     def _begin(self, make: Callable[[], Plan]) -> tuple[Session, str]:
-        """The session, and what could not be restored. Its journal is the first listener, before the board."""
         if self._keeping is None:
             return Session(make()), ""
         begun = self._keeping.begin(make)
@@ -87,14 +88,13 @@ class Visit:
         return begun.session, begun.problem
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
-        """Show the error in place of the board; `by_link` if a link led there."""
+        """Show the error in place of the board; `by_link` if a link led here."""
         self.close()
         self.window.show_board(closed=True)
         self.window.tell(failure={"text": failure_text(error), "by_link": by_link})
         self.window.count("shown")
 
     def close(self) -> None:
-        """The visitor has left."""
         if self.board:
             self.board.close()
             self.board = None
@@ -103,17 +103,16 @@ class Visit:
             self._journal = None
 
     def hear(self, message: Message) -> None:
-        """Handle a message of the page."""
         if "heard" in message:
             self._hear(message["heard"])
         elif self.board and "gesture" in message:
             self.board.answer(message["gesture"])
 
     def look(self) -> None:
-        """Called every `WATCHED` milliseconds."""
+        """Run periodic checks, every `WATCHED` milliseconds."""
 
     def show_again(self) -> None:
-        """Show everything again, to a page that has just connected."""
+        """Send everything to a newly connected page."""
         if self.board:
             self._first = {}
             self.board.answer({"verb": "refresh"})
@@ -136,17 +135,17 @@ class Visit:
             self.window.tell(notice={})
 
     def _offer_boards(self, message: Message) -> None:
-        """Offer the boards that this browser remembers: in the start panel, or in a notice to a page that has just been opened."""
-        assert self._keeping is not None  # it is where they are kept
-        found = (find_journal(self._keeping.folder, each) for each in parse_board_ids(message))
-        boards = recent_boards(entry for entry in found if entry and entry.board_id != self._keeping.board_id)
+        """Offer boards that this browser remembers, in the start panel or in a notice on a new page."""
+        assert self._keeping is not None  # it stores them
+        entries = (find_journal(self._keeping.folder, board_id) for board_id in parse_board_ids(message))
+        boards = recent_boards(entry for entry in entries if entry and entry.board_id != self._keeping.board_id)
         in_panel = self.board is not None and self.board.offer_recent(boards)
         if message.get("offer") and not in_panel:
             self.window.tell(notice=offer_boards(boards))
 
 
 class FileVisit(Visit):
-    """A page opened with a file: it saves there, and notices changes by others."""
+    """A page over a file: saves to it, and detects changes by others."""
 
     def __init__(self, file: PlanFile, context: VisitContext, host: Host) -> None:
         super().__init__(context)
@@ -157,7 +156,7 @@ class FileVisit(Visit):
             self._tell_unsaved(self.board.session.plan)  # the stored history may be newer than the file
 
     def look(self) -> None:
-        """If the file was changed by others, show it at once where nothing unsaved would be lost, else ask."""
+        """Show a changed file at once if no unsaved edits would be lost, else ask."""
         if self.board is None or not self._file.changed_by_others():
             return
         if not self.window.bridge["unsaved"]:
@@ -197,28 +196,23 @@ class FileVisit(Visit):
 
 
 def failure_text(error: Exception) -> str:
-    """What went wrong, in words; anything but a `WorkbenchError` also goes to the log."""
+    """Describe an error; any error but a `WorkbenchError` is also logged."""
     if isinstance(error, WorkbenchError):
         return strip_folders(str(error))
-    _log.error("The page could not be made", exc_info=error)
+    _log.error("The page could not be created", exc_info=error)
     return describe_error(error)
 
 
 class Unsaved:
-    """Whether the plan of a board without a file was changed since the visitor last opened, saved or downloaded it.
-
-    The journal still has it, and offers it; but the visitor should know that no file has it.
-    """
+    """Tracks whether a board without a file has changed since it was last opened or downloaded."""
 
     def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:
         self._saved_plan, self._tell = plan, tell
 
     def note_change(self, plan: Plan) -> None:
-        """For `Host.changed`."""
         self._tell(plan != self._saved_plan)
 
     def note_kept(self, plan: Plan) -> None:
-        """For `Host.downloaded`."""
         self._saved_plan = plan
         self._tell(False)
 
@@ -232,27 +226,30 @@ _SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
 def parse_board_ids(message: Mapping[str, Any]) -> list[str]:
-    """The valid ids in a `boards` message of the bridge."""
     ids = message.get("ids")
-    return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
+    return (
+        [board_id for board_id in ids[:MOST_REMEMBERED] if isinstance(board_id, str) and is_board_id(board_id)]
+        if isinstance(ids, list)
+        else []
+    )
 
 
 def recent_boards(entries: Iterable[JournalEntry], now: float | None = None) -> list[Mapping[str, str]]:
-    """Boards by label and URL, the last changed first."""
+    """List boards by label and URL, the last changed first."""
     now = time() if now is None else now
     newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
-    return [{"label": _label(each, now), "link": f"?board={each.board_id}"} for each in newest]
+    return [{"label": _label(journal, now), "link": f"?board={journal.board_id}"} for journal in newest]
 
 
 def offer_boards(boards: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """A notice of the bridge that offers boards; an empty one without any. A choice leads to the board's URL."""
+    """Build a notice that offers boards by URL; empty without boards."""
     if not boards:
         return {}
     return {
         "title": "Resume a board?" if len(boards) == 1 else "Resume one of your boards?",
         "text": "Its plans and undo history are kept." if len(boards) == 1 else "Their plans and undo history are kept.",
         "choices": [
-            *([f"board-{number}", each["label"], each["link"]] for number, each in enumerate(boards)),
+            *([f"board-{number}", board["label"], board["link"]] for number, board in enumerate(boards)),
             ["later", "Not now"],
         ],
     }

@@ -1,1 +1,1 @@
-"""Every visitor's board in a process of its own: load or a crash in one does not affect the others."""
+"""A process for each visitor's board, so that load or a crash in one does not affect the others."""

@@ -1,19 +1,16 @@
-"""The processes and threads that a server has for long: how each is started, what happens when it dies, and who says that it is missing.
-
-Health reports, and the tests that kill each of them, go through `ALL_CHILDREN`.
-"""
+"""The long-lived children of a server, as used by health reports and by the tests that kill each of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 HOPELESS = 120.0
-"""Seconds after which what is needed and has not come back is not expected to: whoever runs the server should start it again."""
+"""Seconds after which a missing required child is not expected back, so that the server should be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """How often a child ended although it was needed, and for how many seconds it is missing; 0 while it is there, or not needed now."""
+    """Unexpected ends of a child, and seconds since it went missing; 0 if present or not needed."""
 
     deaths: int
     missing_seconds: float
@@ -21,8 +18,7 @@ class ChildState:
 
 @dataclass(frozen=True, slots=True)
 class ServerChild:
-    """A kind of child. `is_needed`: the server is of no use without it; `is_reported`: health counts its deaths, else the question or the
-    job that it had says so."""
+    """A kind of child; `is_needed`: required by the server, `is_reported`: its deaths are in health reports."""
 
     name: str
     starts: str
@@ -83,12 +79,12 @@ WORKERS = ServerChild(
 ALL_CHILDREN = (FORK_SERVER, BOARDS, ROOMS, BROKER, PARTITIONER, DESCRIBERS, JOB_LANES, LIBTPU, WORKERS)
 
 States = Mapping[str, ChildState]
-"""By the name of the child."""
+"""States by name of the child."""
 
 
 def health_report(states: States) -> tuple[dict[str, Any], bool]:
-    """What a server says of its children, `degraded` and `deaths` by name, and whether it can still be of use."""
-    reported = [(each, states[each.name]) for each in ALL_CHILDREN if each.is_reported and each.name in states]
+    """Return the report, with `degraded` children and `deaths`, and whether the server can still work."""
+    reported = [(kind, states[kind.name]) for kind in ALL_CHILDREN if kind.is_reported and kind.name in states]
     missing = {child.name: round(state.missing_seconds, 1) for child, state in reported if state.missing_seconds}
     is_alive = not any(child.is_needed and state.missing_seconds > HOPELESS for child, state in reported)
     report = {"alive": is_alive, "degraded": list(missing), "missing_seconds": missing}

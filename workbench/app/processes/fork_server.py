@@ -1,12 +1,12 @@
 """The process that makes board processes: `python -m workbench.app.processes.fork_server FD [module:function]`.
 
-It imports everything a board needs, once, and then forks a child for every connection it is sent, which calls the function with its
-descriptors: a fork shares those pages, and is ready in milliseconds. On macOS, where such a fork is not safe, it starts a new interpreter
-instead. It starts no thread and opens no device, so that its children may. It ends when its parent does, and its children with it;
-children outlive it where it ends alone.
+It imports everything that a board needs, then forks a child for every connection received; the child calls the function
+with its descriptors. A fork shares those pages and is ready in milliseconds. On macOS, where such a fork is not safe,
+it starts a new interpreter instead. It starts no thread and opens no device, so that forking is safe. It ends with its
+parent and then ends its children; if it ends alone, they outlive it.
 
-This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
-script's own lines a second time.
+`multiprocessing.forkserver` would also import the parent's main module, and so run a notebook's or script's lines a
+second time.
 """
 
 import gc
@@ -32,19 +32,19 @@ PRELOADED = (
     "workbench.widgets.board.board",
     "workbench.app.page.requested_visit",
     "workbench.engine.worker.submit_jobs",
-    "workbench.engine.partitioner",
-    "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
+    "workbench.engine.partitioner.plan_partitioning",
+    "workbench.visualize.charts.empty_figure",  # Bokeh, whose import takes longer than building a board
     "bokeh.embed",
 )
 BOARD = "workbench.app.processes.board_process:serve_board"
-MOST_DESCRIPTORS = 2  # sent with one request: the child's connection, and one more for a child that wants it
+MOST_DESCRIPTORS = 2  # per request: the child's connection, and an optional second one
 
 
 def main(descriptor: int, becomes: str = BOARD) -> None:
-    """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
+    """Fork for each connection received, and report each ended child as `{"pid", "status"}`, one JSON line each."""
     end_with_parent(descriptor)
     control = socket.socket(fileno=descriptor)
-    control.set_inheritable(False)  # for a child that is spawned
+    control.set_inheritable(False)  # for spawned children
     start = partial(_fork, _preload(becomes), control) if CAN_FORK else partial(_spawn, becomes)
     children: set[int] = set()
 
@@ -54,7 +54,7 @@ def main(descriptor: int, becomes: str = BOARD) -> None:
             _tell(control, {"pid": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
 
     signal.signal(signal.SIGCHLD, reap)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our parent gets it too, and ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches our parent too, which ends us
     end_by_connection()
     _tell(control, {"ready": True})
     while True:
@@ -62,15 +62,15 @@ def main(descriptor: int, becomes: str = BOARD) -> None:
         if not descriptors:
             return _end_all(children)
         child = start(descriptors)
-        children.symmetric_difference_update((child,))  # gone again where it has ended already
-        for each in descriptors:
-            os.close(each)
+        children.symmetric_difference_update((child,))  # removes one that has ended already
+        for received in descriptors:
+            os.close(received)
 
 
 def _preload(becomes: str) -> Callable[..., None]:
-    """Import what boards need, and the function of a child; a library's threads would not survive the fork."""
+    """Import what boards need and return a child's function; library threads would not survive the fork."""
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy starts a pool when it is imported
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's import starts a thread pool
     module, _, function = becomes.partition(":")
     for name in (*PRELOADED, module):
         importlib.import_module(name)
@@ -93,15 +93,13 @@ def _fork(serve_child: Callable[..., None], control: socket.socket, descriptors:
 
 
 def _spawn(becomes: str, descriptors: list[int]) -> int:
-    """Start a new interpreter for a child, which imports everything again: where a process that has imported libraries cannot fork."""
     command = [sys.executable, "-P", "-m", __spec__.name, becomes, *map(str, descriptors)]
-    for each in descriptors:
-        os.set_inheritable(each, True)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, True)
     return os.posix_spawn(sys.executable, command, os.environ)
 
 
 def _become(serve_child: Callable[..., None], descriptors: list[int]) -> None:
-    """In the child: never returns."""
     status = 1
     try:
         serve_child(*descriptors)
@@ -112,11 +110,11 @@ def _become(serve_child: Callable[..., None], descriptors: list[int]) -> None:
 
 
 def _end_all(children: set[int]) -> None:
-    """End them now where they do not end by themselves; none is waited for, so that the number of each stays its own."""
+    """Kill children that do not end by themselves, without reaping them, so that no pid is reused meanwhile."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     time.sleep(GRACE)
-    for each in children:
-        os.kill(each, signal.SIGKILL)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
 
 
 def _ended_child() -> tuple[int, int] | None:
@@ -128,11 +126,11 @@ def _ended_child() -> tuple[int, int] | None:
 
 
 def _tell(control: socket.socket, message: dict[str, object]) -> None:
-    with suppress(OSError):  # our parent is gone: what is received next says so
+    with suppress(OSError):  # our parent is gone, as the next receive reports
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    if ":" in sys.argv[1]:  # a child that was spawned
-        _become(_preload(sys.argv[1]), [int(each) for each in sys.argv[2:]])
+    if ":" in sys.argv[1]:  # a spawned child
+        _become(_preload(sys.argv[1]), [int(argument) for argument in sys.argv[2:]])
     main(int(sys.argv[1]), *sys.argv[2:3])

@@ -1,4 +1,4 @@
-"""A child process that a server needs, which is started again whenever it ends: at once, and then after longer and longer pauses."""
+"""A required child process of a server, restarted whenever it ends, with increasing pauses."""
 
 import json
 import os
@@ -19,24 +19,27 @@ from workbench.core.operating_system import require_processes
 from workbench.core.public_error_text import process_end_text
 from workbench.errors import EngineError
 
-START_LIMIT = 120.0  # seconds for such a process to be ready
+START_LIMIT = 120.0  # seconds until the process must be ready
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds between its end and the next start: twice as long each time."""
+"""Seconds between its end and the next start, doubled each time."""
 STEADY = 2.0
-"""Seconds that it has to have been ready for the next pause to be the first one again."""
+"""Seconds of readiness after which the pause is reset."""
 MOST_FAILURES = 3
-"""Starts in a row that may fail by a signal until whoever waits for it is told; an exit of its own is told at once."""
+"""Consecutive starts that may fail by a signal before waiters are told; a regular exit is reported at once."""
 
 Listener = Callable[[Mapping[str, Any]], None]
 
 
 class HealingChild:
-    """`python -m module DESCRIPTOR ARGUMENTS`, started at once. It writes `{"ready": true}` on its connection when it is ready, and further
-    JSON objects, a line each; it ends when the connection does. `listen` is called with each of them, and with `{"ended": status}`."""
+    """The process `python -m module DESCRIPTOR ARGUMENTS`, started at once and again whenever it ends.
+
+    It writes `{"ready": true}`, then JSON lines, and ends with its connection. `listen` gets each object, and
+    `{"ended": status}`.
+    """
 
     def __init__(self, noun: str, module: str, *arguments: str, listen: Listener) -> None:
         require_processes("serve boards")
-        self._noun, self._command, self._listener = noun, (module, arguments), listen
+        self._nullable_form, self._command, self._listener = noun, (module, arguments), listen
         self._news, self._sending = threading.Condition(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -49,28 +52,25 @@ class HealingChild:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, if it runs."""
         return self._process.pid if self._process is not None else None
 
     def is_ready(self) -> bool:
-        """Whether it would take what is sent now."""
         with self._news:
             return self._is_ready
 
     def state(self) -> ChildState:
-        """How often it ended although it was needed, and for how long it is missing."""
         with self._news:
             return ChildState(self._deaths, 0.0 if self._is_ready else time.monotonic() - self._missing_since)
 
     def send(self, *descriptors: int) -> None:
-        """Send descriptors once it is ready, however often it has to be started for that. Raises `EngineError` where it does not start."""
+        """Send descriptors once it is ready, after restarts if necessary. Raises `EngineError`."""
         while not self.offer(*descriptors):
             with self._news:
                 if not self._news.wait_for(lambda: self._is_ready or self._is_hopeless(), START_LIMIT) or not self._is_ready:
                     raise self._error()
 
     def offer(self, *descriptors: int) -> bool:
-        """Send descriptors if it is ready; whether it was."""
+        """Send descriptors if it is ready, and return whether it was."""
         with self._news:
             control = self._control if self._is_ready else None
         if control is None:
@@ -86,7 +86,6 @@ class HealingChild:
         return True
 
     def close(self) -> None:
-        """End it for good."""
         with self._news:
             self._is_closed = True
             self._news.notify_all()
@@ -99,15 +98,14 @@ class HealingChild:
 
     def _error(self) -> EngineError:
         if self._is_closed:
-            return EngineError(f"The process that {self._noun} ended: the server is closing.", ["try again when it is there"])
+            return EngineError(f"The process that {self._nullable_form} ended: the server is closing.", ["try again when it is there"])
         problem = self._problem or f"did not start within {START_LIMIT:.0f} s"
         return EngineError(
-            f"The process that {self._noun} {problem}. It is tried again every {LONGEST_PAUSE:.0f} s or sooner.",
-            ["try again in a moment", "look at what the server printed"],
+            f"The process that {self._nullable_form} {problem}. The server retries at least every {LONGEST_PAUSE:.0f} s.",
+            ["try again in a moment", "see the output of the server"],
         )
 
     def _supervise(self) -> None:
-        """Start it, listen to it and reap it, until it is closed."""
         while (started := self._start()) is not None:
             process, control = started
             self._listen(control)
@@ -118,7 +116,7 @@ class HealingChild:
                 self._news.wait_for(lambda: self._is_closed, self._pause())
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket] | None:
-        """The process and the connection to it, however long the machine lets none be started; none once this is closed."""
+        """Return the process and its connection, retrying until the machine can start it; `None` once closed."""
         while True:
             with self._news:
                 if self._is_closed:
@@ -127,7 +125,7 @@ class HealingChild:
                     self._process, self._control = self._open()
                     return self._process, self._control
                 self._failures += 1
-                self._problem = "cannot be started: the machine has no room for it"
+                self._problem = "cannot be started: the machine is out of memory or processes"
                 self._news.notify_all()
                 self._news.wait_for(lambda: self._is_closed, self._pause())
 
@@ -177,11 +175,7 @@ class HealingChild:
 
 
 class ForkServer(HealingChild):
-    """Starts a child for each connection; `connect` waits until it is ready. Its children run until their own connections end, and outlive
-    it.
-
-    `becomes` is the `module:function` that its children call with their descriptors, if they are not to be boards.
-    """
+    """Starts a child for each connection, which outlives it; `becomes` is the `module:function` of its children."""
 
     def __init__(self, becomes: str = "") -> None:
         self._statuses: dict[int, int] = {}  # exit codes of ended processes, until they are requested
@@ -190,7 +184,7 @@ class ForkServer(HealingChild):
         super().__init__("starts boards", "workbench.app.processes.fork_server", *arguments, listen=self._note)
 
     def connect(self, *descriptors: int) -> Connection:
-        """A connection to a new process, which gets copies of these descriptors besides. Raises `EngineError` where none starts."""
+        """Return a connection to a new process, which also gets these descriptors. Raises `EngineError` if none starts."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -201,7 +195,7 @@ class ForkServer(HealingChild):
         return Connection(ours.detach())
 
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
-        """The exit code of an ended process, negative for a signal; `None` if it is not known within so many seconds."""
+        """Return the exit code of an ended process, negative for a signal; `None` if unknown after `patience` seconds."""
         with self._endings:
             self._endings.wait_for(lambda: pid in self._statuses or not self.is_ready(), patience)
             return self._statuses.pop(pid, None)

@@ -1,4 +1,4 @@
-"""The queue of a server's runs and compilations, at both ends of a board's connection."""
+"""Proxy of the server's job queue at both ends of a board's connection."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ Send = Callable[[Mapping[str, Any]], None]
 
 
 class RemoteSlots:
-    """The server's queue as a client in a board's process."""
+    """The server's queue as seen by a board's process."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
@@ -27,7 +27,6 @@ class RemoteSlots:
         return ticket
 
     def tell(self, number: int, ahead: int) -> None:
-        """Handle the server's message about a place."""
         with self._lock:
             on_change = self._waiting.get(number)
         if on_change:
@@ -35,31 +34,31 @@ class RemoteSlots:
 
     def _leave(self, number: int) -> None:
         with self._lock:
-            known = self._waiting.pop(number, None)
-        if known:
+            is_waiting = self._waiting.pop(number, None)
+        if is_waiting:
             self._send({"leave": number})
 
 
 class RemoteTicket:
-    """A place in the server's queue, or the slot that it has become."""
+    """A position in the server's queue, later a slot."""
 
     def __init__(self, number: int, leave: Callable[[int], None]) -> None:
         self.number, self._leave = number, leave
 
     def leave(self) -> None:
-        """Give it back; may be called again."""
+        """Release it; may be called again."""
         self._leave(self.number)
 
 
 class QueuePlaces:
-    """The places of one board in its server's queue; they are given back when its process ends."""
+    """The queue positions of one board in the server, released when its process ends."""
 
     def __init__(self, queue: JobQueue, send: Send) -> None:
         self._queue, self._send = queue, send
         self._tickets: dict[int, Ticket] = {}
 
     def handle(self, message: Mapping[str, Any]) -> None:
-        """`{"enter": kind, "ticket": n}` or `{"leave": n}`, on one thread."""
+        """Handle `{"enter": kind, "ticket": n}` or `{"leave": n}`, on one thread."""
         if "leave" in message:
             if ticket := self._tickets.pop(message["leave"], None):
                 ticket.leave()
@@ -68,6 +67,5 @@ class QueuePlaces:
         self._tickets[number] = self._queue.enter(message["enter"], lambda ahead: self._send({"ticket": number, "ahead": ahead}))
 
     def leave_all(self) -> None:
-        """Give all back: the process has ended."""
         while self._tickets:
             self._tickets.popitem()[1].leave()

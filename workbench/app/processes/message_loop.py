@@ -1,7 +1,7 @@
-"""The event loop of a process that a server forked: JSON messages over a connection, in the form that `process_connection` has at its side.
+"""The event loop of a forked process, the peer of `process_connection`.
 
-It says `{"ready": pid}` at its start and `{"done": number}` when it has handled a message. It ends when the connection does: the kernel
-would tell a fork of the end of the process that forked it, and not of its server's.
+It sends `{"ready": pid}`, and `{"done": number}` for each handled message. It ends with the connection, because the
+kernel reports to a fork only the end of the process that forked it, not that of its server.
 """
 
 import json
@@ -17,12 +17,14 @@ from multiprocessing.connection import Connection
 from workbench.app.processes.process_connection import Message
 
 GRACE = 1.0
-"""Seconds that such a process has to end by itself."""
+"""Seconds for such a process to end by itself."""
 
 
 class MessageLoop:
-    """Messages are handled on the main thread, by `handle`; another one reads the connection, and has `handle_at_once` handle those that
-    must not wait for the main thread. `handle_idle` is called when none has come for `idle_seconds`, `handle_end` at the end."""
+    """Handles messages on the main thread, urgent ones on the reading thread by `handle_at_once`.
+
+    `handle_idle` is called after `idle_seconds` without a message, `handle_end` at the end.
+    """
 
     idle_seconds: float | None = None
 
@@ -31,21 +33,20 @@ class MessageLoop:
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def handle(self, message: Message) -> None:
-        """Handle a message, on the main thread."""
+        """Handle a message on the main thread."""
         raise NotImplementedError
 
     def handle_at_once(self, message: Message) -> bool:
-        """Handle a message on the thread that reads, and say whether it is one of those."""
+        """Handle an urgent message on the reading thread, and return whether it was one."""
         raise NotImplementedError
 
     def handle_idle(self) -> None:
-        """Nothing has come for a while."""
+        """Hook for idle time."""
 
     def handle_end(self) -> None:
-        """The connection has ended."""
+        """Hook for the end of the connection."""
 
     def serve(self) -> None:
-        """Run until the connection ends."""
         self.send({"ready": os.getpid()})
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
@@ -61,7 +62,7 @@ class MessageLoop:
     def send(self, message: Message) -> None:
         """Send a message, from any thread."""
         content = json.dumps(message).encode()
-        with self._sending, suppress(OSError):  # nobody is there any more: the thread that reads ends the event loop
+        with self._sending, suppress(OSError):  # the peer is gone: the reading thread ends the event loop
             self._connection.send_bytes(content)
 
     def _listen(self) -> None:
@@ -73,7 +74,7 @@ class MessageLoop:
                 else:
                     self._inbox.put(lambda message=message: self._handle(message))  # type: ignore[misc]
         self._inbox.put(None)
-        end_when_left(self._connection)
+        exit_with_peer(self._connection)
 
     def _handle(self, message: Message) -> None:
         try:
@@ -82,11 +83,8 @@ class MessageLoop:
             self.send({"done": message.get("number", 0)})
 
 
-def end_when_left(connection: Connection) -> None:
-    """Wait until nobody holds the other end of a connection, and end this process a moment later, whatever it is at.
-
-    An end that sends nothing more still listens: a server that closes gracefully is not gone.
-    """
+def exit_with_peer(connection: Connection) -> None:
+    """Wait until the other end of a connection is closed, not only half-closed, then end this process."""
     hung_up = select.poll()
     hung_up.register(connection, 0)
     hung_up.poll()

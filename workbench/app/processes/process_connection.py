@@ -1,4 +1,4 @@
-"""The server's side of a process that it started: JSON messages both ways, and how long it has been busy with the last one."""
+"""The server's side of a process connection: JSON messages both ways, and how long the process has been busy."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-ENDING = 5.0  # seconds that a process has to end by itself
+ENDING = 5.0  # seconds for a process to end by itself
 
 Message = Mapping[str, Any]
 
@@ -21,12 +21,12 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessConnection:
-    """Sends messages, each with a `number`, and `handle`s those that come, on one thread. The process answers `{"ready": pid}` at its start
-    and `{"done": number}` when it has handled one.
+    """Sends numbered messages, and handles incoming ones on one thread.
 
-    `handle_end` is called once, on that thread, when the connection has ended, or something came that is no message; `is_closed` says
-    whether `close` was called before. `pid` is then that of the ended process. `end` ends the process, where that is not for the process
-    to say: what is in a sandbox has another number outside, and may lie. A message has at most `most_bytes`.
+    The process sends `{"ready": pid}`, and `{"done": number}` for each handled message. `handle_end` is called once, on
+    that thread, when the connection ends or an invalid message comes; `is_closed` tells whether `close` was called
+    before. `end` kills the process where its own `pid` cannot be trusted, as in a sandbox. A message has at most
+    `most_bytes`.
     """
 
     def __init__(self, connection: Connection, end: Callable[[], None] | None = None, most_bytes: int | None = None) -> None:
@@ -38,33 +38,32 @@ class ProcessConnection:
         self._numbering, self._number = threading.Lock(), 0
 
     def start(self) -> None:
-        """Begin to send and to listen."""
         for work in (self._listen, self._write):
             threading.Thread(target=work, daemon=True, name="board").start()
 
     def handle(self, message: dict[str, Any]) -> None:
-        """Handle what the process sent."""
+        """Handle a message of the process."""
         raise NotImplementedError
 
     def handle_end(self) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         raise NotImplementedError
 
     def send(self, message: Message) -> None:
-        """Send a message without blocking: a busy process reads late."""
+        """Send a message without blocking, since a busy process reads late."""
         with self._numbering:
             self._number += 1
             self._under_way[self._number] = time.monotonic()
             self._outbox.put(json.dumps({**message, "number": self._number}).encode())
 
     def busy_for(self) -> float:
-        """Seconds since the oldest unhandled message was sent; 0 if there is none."""
+        """Return seconds since the oldest unhandled message was sent; 0 without one."""
         with suppress(ValueError, RuntimeError):
             return time.monotonic() - min(self._under_way.values())
         return 0.0
 
     def close(self) -> None:
-        """End the process: in its own time, and after `ENDING` seconds by force."""
+        """Let the process end, and kill it after `ENDING` seconds."""
         self.is_closed = True
         self._outbox.put(None)
         timer = threading.Timer(ENDING, self.kill)
@@ -72,7 +71,6 @@ class ProcessConnection:
         timer.start()
 
     def kill(self) -> None:
-        """End the process now."""
         if self._end is not None:
             self._end()
         elif self.pid is not None:
@@ -85,7 +83,7 @@ class ProcessConnection:
                 self._connection.send_bytes(content)
         if self.is_closed:
             with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as ours:
-                ours.shutdown(socket.SHUT_WR)  # nothing more is sent; what it still sends is read to its end
+                ours.shutdown(socket.SHUT_WR)  # half-close: remaining messages are still read
 
     def _listen(self) -> None:
         try:
@@ -94,7 +92,7 @@ class ProcessConnection:
         except (EOFError, OSError):
             pass
         except Exception:  # noqa: BLE001 - whatever came or failed: nobody hears this process any more
-            _log.exception("A process is ended, for what it sent could not be handled")
+            _log.exception("Ending a process whose message could not be handled")
             self.kill()
         self._connection.close()
         self._outbox.put(None)

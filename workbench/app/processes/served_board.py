@@ -1,4 +1,4 @@
-"""One visitor's board for its whole life: its page may lose the connection and come back, its process may die and be replaced."""
+"""One visitor's board over its lifetime: its page may disconnect and return, its process may die and be replaced."""
 
 import threading
 import time
@@ -18,17 +18,16 @@ from workbench.errors import EngineError
 
 
 class RemoteBoard(ProcessConnection):
-    """Sends the page's messages, and passes what the board shows to `show`.
+    """Sends the page's messages, and passes the board's state to `show`.
 
-    `prepared` is known once it is prepared: `{}`, or the `message` and the `ways_out` of what prevents the first plan from being made.
-    `ended(board)` is called once, from a thread, when the process has ended without having been closed; `pid` is then that of the ended
-    process.
+    `prepared` resolves to `{}`, or to the `message` and `ways_out` of the error that prevents the first plan.
+    `ended(board)` is called once, from a thread, when the process ends unexpectedly.
     """
 
     def __init__(self, connection: Connection, queue: JobQueue, worker: WarmWorker) -> None:
         super().__init__(connection)
-        self.show: Show = lambda _target, _parameters: None  # no visitor: a page that connects is sent everything anew
-        self.ended: Callable[[RemoteBoard], None] = lambda _board: None  # it was never given to a visitor
+        self.show: Show = lambda _target, _parameters: None  # no visitor: a page that connects gets the whole state
+        self.ended: Callable[[RemoteBoard], None] = lambda _board: None  # not assigned to a visitor
         self.prepared: Future[Mapping[str, Any]] = Future()
         self._places, self._questions = QueuePlaces(queue, self.send), Questions(worker, self.send)
         self.start()
@@ -56,7 +55,7 @@ class RemoteBoard(ProcessConnection):
 PATIENCE, LIMIT = 1.0, 120.0
 """Seconds until a visitor sees that the board is busy, and until its work is stopped."""
 MOST_DEATHS, WITHIN = 3, 60.0
-"""A board that dies so often within so many seconds is not started again."""
+"""A board that dies this often within `WITHIN` seconds is not restarted."""
 
 OPENING = "Opening the board"
 WORK_NAMES = {
@@ -71,23 +70,20 @@ WORK_NAMES = {
     "export": "Writing the export",
     "save": "Saving",
 }
-"""What a board is doing, by the verb of the gesture that asked for it."""
+"""Activity of a board, by gesture verb."""
 
-_STOPPED = "You stopped what it was at"
+_STOPPED = "You stopped its current task"
 _TOO_SLOW = f"Its current task took longer than {LIMIT:.0f} s and was stopped"
 
 
 def describe_work(gesture: Any) -> str:
-    """What a board does about a gesture, for people who wait."""
+    """Describe a board's activity for a waiting visitor."""
     verb = gesture.get("verb") if isinstance(gesture, Mapping) else None
     return WORK_NAMES.get(verb, "Updating the plan") if isinstance(verb, str) else OPENING
 
 
 class ServedBoard:
-    """A board by its `name`, an unguessable id: whoever has it may resume the board.
-
-    `start()` gives a process to open it in, which may take a moment; `reason_of(remote)` says how one ended.
-    """
+    """A board by its `name`, an unguessable id; `start()` returns a process, `reason_of` describes its end."""
 
     def __init__(
         self, name: str, query: Mapping[str, str], screen: Screen, start: Callable[[], RemoteBoard], reason_of: Callable[[RemoteBoard], str]
@@ -99,7 +95,7 @@ class ServedBoard:
         self._query, self._start, self._reason_of = dict(query), start, reason_of
         self._lock = threading.RLock()
         self._remote: RemoteBoard | None = None
-        self._waiting: list[Message] = []  # until there is a process
+        self._waiting: list[Message] = []  # queued until there is a process
         self._deaths: list[float] = []
         self._stopped = ""
         self._doing = OPENING
@@ -107,23 +103,20 @@ class ServedBoard:
         self._begin({})
 
     def is_watched(self) -> bool:
-        """Whether any page shows it."""
         return self.screen is not None and self.screen.is_watched()
 
     def attach(self, screen: Screen) -> None:
-        """This page shows the board from now on; an earlier one gets no more messages."""
+        """Show the board on this page; an earlier page gets no more messages."""
         with self._lock:
             self._show_on(screen)
             self._send({"again": True})
 
     def leave(self, screen: Screen) -> None:
-        """A page is closed."""
         with self._lock:
             if self.screen is screen:
                 self.screen, self.left_at = None, time.monotonic()
 
     def hear(self, message: Message) -> None:
-        """Pass on a message of the page."""
         if message.get("heard", {}).get("kind") == "stop":
             self._stop(_STOPPED)
         else:
@@ -132,7 +125,7 @@ class ServedBoard:
             self._send(message)
 
     def look(self) -> None:
-        """Show the visitor that the board has been busy for long, and stop it at the limit."""
+        """Show the visitor that the board is busy, and stop it at the limit."""
         seconds = self._remote.busy_for() if self._remote else 0.0
         if seconds > LIMIT:
             self._stop(_TOO_SLOW)
@@ -140,7 +133,6 @@ class ServedBoard:
             self.screen.show_busy(seconds if seconds > PATIENCE else 0.0, self._doing)
 
     def close(self) -> None:
-        """End it: nobody wants it any more."""
         with self._lock:
             self.is_closed, self.screen = True, None
             if self._remote:
@@ -153,7 +145,6 @@ class ServedBoard:
         screen.hear = self.hear
 
     def _show(self, target: Target, parameters: Mapping[str, Any]) -> None:
-        """Show what the board sends; where another process holds its journal, it continues under another name."""
         self.name = parameters.get("board", self.name) if target == "bridge" else self.name
         if self.screen:
             self.screen.show(target, parameters)
@@ -171,7 +162,7 @@ class ServedBoard:
             self._remote.kill()
 
     def _begin(self, after: Mapping[str, Any]) -> None:
-        """Open the board in a process, in a thread: the first process of a server takes a moment. `after` is a notice to show first."""
+        """Open the board in a thread, since a server's first process takes a moment; `after` is a notice."""
         threading.Thread(target=self._open, args=(after,), daemon=True, name="opening").start()
 
     def _open(self, after: Mapping[str, Any]) -> None:
@@ -194,15 +185,15 @@ class ServedBoard:
             self._handle_end(remote)
 
     def _handle_end(self, remote: RemoteBoard) -> None:
-        """The process died: another one resumes from the journal, and says what happened."""
+        """Resume the board from its journal in another process, and report what happened."""
         with self._lock:
-            if self._remote is not remote:  # it ended in the moment in which it was taken, which was seen twice
+            if self._remote is not remote:  # it ended while it was assigned, which was reported twice
                 return
             self._remote = None
         reason = self._stopped or self._reason_of(remote)
         with self._lock:
             now, self._stopped = time.monotonic(), ""
-            self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]
+            self._deaths = [*(death for death in self._deaths if now - death < WITHIN), now]
             if self.screen:
                 self.screen.show_busy(0.0)
             if self.is_closed or self.screen is None:

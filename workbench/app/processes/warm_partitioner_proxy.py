@@ -1,7 +1,7 @@
-"""The server's one warm process for XLA's partitioner, at both ends of a board's connection.
+"""Proxy of the server's warm partitioner process, at both ends of a board's connection.
 
-A board's process sends `{"partition": n, "name": of the plan, "question": packed}` and `{"overtaken": n}`, and receives `{"partition": n,
-"answer": packed}`. The server passes the question on as it came: it does not unpickle what a board sent.
+A board sends `{"partition": n, "name": ..., "question": packed}` and `{"overtaken": n}`, and receives `{"partition": n,
+"answer": packed}`. The server forwards a question without unpickling it.
 """
 
 import base64
@@ -13,21 +13,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from workbench.engine import WarmWorker
-from workbench.engine.partitioner import pack_question
+from workbench.engine.partitioner.partitioner_client import pack_question
 from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.reports.partitioned import Partitioned
-from workbench.session.figure_tiers import MOST_QUESTION_SECONDS
+from workbench.reports.partitioned import MOST_QUESTION_SECONDS, Partitioned
 
 Send = Callable[[Mapping[str, Any]], None]
 
 
 class RemoteWorker:
-    """The client in a board's process of the server's warm process.
-
-    Futures are resolved on a separate thread: their callbacks may write to the disk, and the connection is read meanwhile.
-    """
+    """The server's warm process as seen by a board; futures resolve on a thread, since callbacks may write to disk."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
@@ -51,32 +47,31 @@ class RemoteWorker:
         return answer
 
     def cancel(self, answer: Future[Partitioned]) -> None:
-        """Nobody waits for it any more; the server decides whether the question goes on."""
+        """Cancel a request; the server decides whether the computation continues."""
         with self._lock:
-            number = next((each for each, (pending, _) in self._pending.items() if pending is answer), None)
+            number = next((candidate for candidate, (pending, _) in self._pending.items() if pending is answer), None)
             self._pending.pop(number or 0, None)
         answer.cancel()
         if number is not None:
             self._send({"overtaken": number})
 
     def tell(self, number: int, answer: str) -> None:
-        """Handle the server's message. Returns at once."""
         self._answers.put((number, answer))
 
     def ask_again(self) -> None:
-        """Whoever was asked is another now: send the questions that are pending once more."""
+        """Resend the pending questions to a new server process."""
         with self._lock:
             messages = [message for _, message in self._pending.values()]
-        for each in messages:
-            self._send(each)
+        for pending_message in messages:
+            self._send(pending_message)
 
     def give_up(self, reason: str) -> None:
-        """Nobody answers what is pending."""
+        """Fail all pending questions."""
         with self._lock:
             pending, self._pending = list(self._pending.values()), {}
-        for each, _ in pending:
-            if each.set_running_or_notify_cancel():
-                each.set_exception(PartitionError(reason))
+        for future, _ in pending:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(PartitionError(reason))
 
     def _give_out(self) -> None:
         while True:
@@ -95,26 +90,23 @@ class RemoteWorker:
 
 
 class Questions:
-    """The pending questions of one board, in the server; they are cancelled when its process ends. One that is overtaken may go on until so
-    many seconds were spent on it."""
+    """Pending questions of one board in the server; a superseded one may continue for `after` seconds."""
 
     def __init__(self, worker: WarmWorker, send: Send, after: float = MOST_QUESTION_SECONDS) -> None:
         self._worker, self._send, self._after = worker, send, after
         self._pending: dict[int, Future[Partitioned]] = {}
 
     def handle(self, message: Mapping[str, Any]) -> None:
-        """Handle `{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
         if "overtaken" in message:
             if (answer := self._pending.pop(message["overtaken"], None)) is not None:
                 self._worker.cancel(answer, after=self._after)
             return
         number = message["partition"]
-        self._pending = {each: pending for each, pending in self._pending.items() if not pending.done()}
+        self._pending = {ticket: pending for ticket, pending in self._pending.items() if not pending.done()}
         self._pending[number] = answer = self._worker.ask_packed(base64.b64decode(message["question"]), message["name"])
         answer.add_done_callback(lambda done: self._pass_on(number, done))
 
     def give_up(self) -> None:
-        """Cancel all: the process has ended."""
         while self._pending:
             self._worker.cancel(self._pending.popitem()[1], after=self._after)
 

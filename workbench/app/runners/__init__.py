@@ -1,1 +1,1 @@
-"""Runners for boards: the engine's worker processes, with a queue where many boards share them."""
+"""Runners for boards: worker processes of the engine, and a queue shared by many boards."""

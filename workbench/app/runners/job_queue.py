@@ -1,7 +1,4 @@
-"""The queue of the runs and compilations of all boards of a server: a limited number at once, the others wait in order.
-
-It knows only places and slots, no plan and no runner; so boards in other processes can queue too, through a proxy.
-"""
+"""The job queue of all boards of a server, which knows only positions and slots, so that processes can use a proxy."""
 
 import logging
 import os
@@ -11,28 +8,26 @@ from typing import Literal, Protocol
 
 Kind = Literal["run", "compile"]
 
-RUNS = 1  # a run measures the attached devices: two at once would slow each other's steps, and each has its own copy of the state
+RUNS = 1  # two runs at once would slow each other's steps, and each has a copy of the state
 COMPILATIONS = min(4, max(1, (os.cpu_count() or 2) // 2))  # a compiler uses several processors, and a gigabyte or more
+RUN_LIMIT = 1800.0  # of a run or compilation, in seconds since the start of its worker process
 
 _log = logging.getLogger(__name__)
 
 
 class Ticket(Protocol):
-    """A place in the queue, or the slot that it has become."""
+    """A position in the queue, later a slot."""
 
     def leave(self) -> None:
-        """Give the place or the slot back; may be called again."""
+        """Release the position or slot; may be called again."""
         ...
 
 
 class Slots(Protocol):
-    """Where jobs wait for their turn."""
+    """A job queue."""
 
     def enter(self, kind: Kind, on_change: Callable[[int], None]) -> Ticket:
-        """Join the queue. `on_change(ahead)` is called with how many jobs are ahead, whenever that changes; 0 means that it is its turn.
-
-        It may be called from any thread, within `enter` itself too, one call at a time and never with an older number after a newer one.
-        """
+        """Join the queue; `on_change(ahead)` gets the jobs ahead, in order, on any thread; 0 means its turn."""
         ...
 
 
@@ -57,13 +52,13 @@ class QueuedJob:
         self._telling, self._left = False, False
 
     def leave(self) -> None:
-        """Give the place or the slot back, and let those behind move up; may be called again."""
+        """Release the position or slot, and let the jobs behind move up; may be called again."""
         with self._line.lock:
             self._left = True
         self._line.remove(self)
 
     def tell(self) -> None:
-        """Call back with the latest number, without holding a lock; if another thread is doing that, it checks again afterwards."""
+        """Report the latest position without holding a lock; a thread already reporting checks again afterwards."""
         with self._line.lock:
             if self._telling:
                 return
@@ -72,14 +67,13 @@ class QueuedJob:
             try:
                 self._on_change(ahead)
             except Exception:  # noqa: BLE001 - whoever it is, the others must have their turn
-                _log.exception("A job in the queue cannot be notified of its position, and leaves it")
+                _log.exception("A queued job could not be notified of its position and was removed")
                 self.leave()
             except BaseException:  # an interrupt of the kernel
                 self.leave()
                 raise
 
     def _news(self) -> int | None:
-        """The number still to be reported; `None` if there is none."""
         with self._line.lock:
             if self._left or self._reported == self.ahead:
                 self._telling = False
@@ -89,7 +83,7 @@ class QueuedJob:
 
 
 class _Line:
-    """The jobs of one kind in the order they came; the first `limit` of them have slots."""
+    """The jobs of one kind in order; the first `limit` have slots."""
 
     def __init__(self, limit: int) -> None:
         self._limit = max(1, limit)
@@ -111,11 +105,11 @@ class _Line:
                 if place in line:
                     line.remove(place)
             moved = self._move_up()
-        for each in moved:
-            each.tell()
+        for job in moved:
+            job.tell()
 
     def _move_up(self) -> list[QueuedJob]:
-        """Fill the free slots and recount; returns the jobs that may have to be notified."""
+        """Fill the free slots; returns the jobs that may have to be notified."""
         concerned = list(self._waiting)
         while self._waiting and len(self._at_work) < self._limit:
             self._at_work.append(self._waiting.pop(0))

@@ -1,4 +1,4 @@
-"""A runner whose runs and compilations wait for their turn in a queue."""
+"""A runner whose runs and compilations wait in a queue."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueuedRunner:
-    """Passes jobs to `inner` when it is their turn in `slots`. Before that it reports how many are `Waiting`."""
+    """Passes jobs to `inner` on their turn in `slots`, and reports `Waiting` before."""
 
     def __init__(self, inner: Runner, slots: Slots) -> None:
         self._inner, self._slots = inner, slots
@@ -26,13 +26,12 @@ class QueuedRunner:
         return QueuedHandle(self._slots, "run", lambda tell: self._inner.start(plan, steps, tell), on_event)
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "QueuedHandle":
-        """A compilation for the attached devices waits in the queue of the runs: some devices, TPUs, can be used by only one process at a
-        time."""
+        """Queue a compilation, among the runs if for attached devices: a TPU allows one process at a time."""
         kind: Kind = "compile" if plan.hardware else "run"
         return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
 
     def calibrate(self, plan: Plan, on_event: RunListener) -> "QueuedHandle":
-        """It waits in the queue of the runs: beside one it would measure half a machine."""
+        """Queue a calibration among the runs, which would distort it."""
         return QueuedHandle(self._slots, "run", lambda tell: self._inner.calibrate(plan, tell), on_event)
 
     def calibrated(self, plan: Plan) -> Hardware | None:
@@ -45,7 +44,7 @@ class QueuedRunner:
         return self._inner.refuses(plan)
 
     def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
-        """A search waits for nobody: it uses one processor, at low priority, and its first plans are to be seen at once."""
+        """Search without queueing: it uses one low-priority processor, and its first plans should appear at once."""
         return self._inner.search(space, on_event)
 
     def expect_search(self, plan: Plan) -> None:
@@ -53,7 +52,7 @@ class QueuedRunner:
 
 
 class QueuedHandle:
-    """A job that waits, and then runs. However it ends, its place or slot is given back, and one ending is reported."""
+    """A queued job. However it ends, its slot is released and exactly one ending is reported."""
 
     def __init__(self, slots: Slots, kind: Kind, begin: Callable[[RunListener], RunHandle], on_event: RunListener) -> None:
         self._begin, self._on_event = begin, on_event
@@ -69,7 +68,7 @@ class QueuedHandle:
             ticket.leave()
 
     def cancel(self) -> None:
-        """Leave the queue, or ask the job to stop. Nothing happens if it has ended."""
+        """Leave the queue, or request a stop. Does nothing if the job has ended."""
         with self._lock:
             self._cancelled, begun, inner = True, self._begun, self._inner
         if inner is not None:
@@ -91,7 +90,7 @@ class QueuedHandle:
         self._start()
 
     def _start(self) -> None:
-        """Start the job; errors are reported as events, because its turn may come in an unrelated thread."""
+        """Start the job; errors become events, because its turn may come in an unrelated thread."""
         try:
             inner = self._begin(self._hear)
         except BaseException as error:
@@ -105,7 +104,7 @@ class QueuedHandle:
             inner.cancel()
 
     def _hear(self, event: RunEvent) -> None:
-        """Pass an event on. A listener that raises gets no more events: the engine ends such a job without another one."""
+        """Forward an event; a listener that raises gets no more, as the engine ends such a job silently."""
         ends = isinstance(event, RUN_ENDINGS)
         with self._lock:
             if self._ended:

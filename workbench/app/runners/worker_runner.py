@@ -1,11 +1,11 @@
-"""Run, compile and search, train and time fleets, and ask XLA's partitioner in worker processes of the engine, which is imported on the
-first request."""
+"""Runners that use worker processes of the engine, which is imported on the first request."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from workbench import engine
+from workbench.app.runners.job_queue import RUN_LIMIT
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import AddModel, TrainingListener
@@ -17,15 +17,13 @@ from workbench.search.search_space import SearchSpace
 from workbench.widgets.fleet.fleet_jobs import FleetHandle
 from workbench.widgets.run.runner_protocol import RunHandle, SearchHandle
 
-RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerRunner:
-    """Runs and compiles in worker processes, through the engine, each for so many seconds at most."""
+    """Runs and compiles in worker processes of the engine, with time limits in seconds."""
 
     run_limit: float = RUN_LIMIT
-    compile_limit: float = COMPILE_LIMIT
+    compile_limit: float = RUN_LIMIT
 
     def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
         return engine.start_run(plan, steps, on_event, time_limit=self.run_limit)
@@ -54,7 +52,7 @@ class WorkerRunner:
 
 
 class WorkerFleetRunner:
-    """In worker processes, through the engine."""
+    """Trains and times fleets in worker processes of the engine."""
 
     def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
         return engine.start_fleet(fleet, on_event)
@@ -67,7 +65,7 @@ class WorkerFleetRunner:
 
 
 class Worker(Protocol):
-    """A warm process, this one's or that of the server (`engine.WarmWorker`)."""
+    """A warm process, of this process or of the server (`engine.WarmWorker`)."""
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]: ...
 
@@ -76,7 +74,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnginePartitioner:
-    """Asks where the disk has no cached answer; by default with this process's own worker."""
+    """Queries the partitioner for answers that are not cached on disk, by default in this process's worker."""
 
     worker: Worker | None = None
 

@@ -1,42 +1,27 @@
-"""The schedules, one file each: `SCHEDULE` and its diagram. A new one is a file here and its name in `ALL_SCHEDULES`."""
+"""Pipeline schedules, each with its picture. Add a new one to `ALL_SCHEDULES`."""
 
-from workbench.core.schedules import (
-    breadth_first,
-    circular,
-    dualpipe_v,
-    eager_1f1b,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    v_half,
-    v_min,
-    zb_v,
-    zero_bubble,
+from workbench.core.schedules.round_robin_schedules import (
+    BREADTH_FIRST,
+    CIRCULAR,
+    EAGER_1F1B,
+    GPIPE,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    ZERO_BUBBLE,
 )
 from workbench.core.schedules.schedule import PipelineShape as PipelineShape
 from workbench.core.schedules.schedule import Schedule as Schedule
+from workbench.core.schedules.v_schedules import DUALPIPE_V, V_HALF, V_MIN, ZB_V
 from workbench.errors import PipelineError, unknown_name
 
-ALL_SCHEDULES = tuple(
-    each.SCHEDULE
-    for each in (
-        gpipe,
-        one_f_one_b,
-        eager_1f1b,
-        interleaved,
-        circular,
-        breadth_first,
-        zero_bubble,
-        zb_v,
-        dualpipe_v,
-        v_half,
-        v_min,
-    )
+ALL_SCHEDULES = (
+    *(GPIPE, ONE_F_ONE_B, EAGER_1F1B, INTERLEAVED, CIRCULAR, BREADTH_FIRST, ZERO_BUBBLE),
+    *(ZB_V, DUALPIPE_V, V_HALF, V_MIN),
 )
 
 
 def schedule_named(name: str) -> Schedule:
-    """The schedule of this name; raises `PipelineError` if there is none."""
+    """Return the schedule of this name. Raises `PipelineError` if it is unknown."""
     for schedule in ALL_SCHEDULES:
         if schedule.name == name:
             return schedule

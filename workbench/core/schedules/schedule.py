@@ -1,4 +1,4 @@
-"""What a schedule is: a name, a sentence, and the order in which each device runs its tasks."""
+"""Define a pipeline schedule: a name, a description, and the task order of each device."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.errors import PipelineError
 
-# A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read them.
+# A task is one stage processing one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read them.
 #
-# Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; a schedule says which device a
-# stage is on (`Schedule.device_of`), one of each p consecutive stages for each.
+# Letters in this package: p devices, v chunks (stages per device), p v stages, m micro-batches. `Schedule.device_of` maps a stage to
+# a device; each device has one of every p consecutive stages.
 
 
 class Kind(StrEnum):
-    """The kind of a task. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` and later `BACKWARD_WEIGHT`."""
+    """The kind of a task. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` followed later by `BACKWARD_WEIGHT`."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
     @property
     def letter(self) -> str:
-        """The letter in PyTorch's schedules: F, B, and I and W for the two halves of B."""
+        """The letter used by PyTorch's schedules: F, B, or I and W for the two halves of B."""
         return _LETTERS[self]
 
 
@@ -39,7 +39,7 @@ class Task(NamedTuple):
     micro_batch: int
 
     def label(self, devices: int) -> str:
-        """`F3`, and a prime for each further turn over the devices.
+        """Format as `F3`, with a prime for each further round over the devices.
 
         >>> Task(Kind.FORWARD, 5, 3).label(devices=4), Task(Kind.BACKWARD, 1, 0).label(devices=4)
         ("F3'", 'B0')
@@ -48,12 +48,12 @@ class Task(NamedTuple):
 
 
 Orders = tuple[tuple[Task, ...], ...]
-"""For each device its tasks, one after the other."""
+"""The tasks of each device in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineShape:
-    """How large a pipeline is: `devices` p, `micro_batches` m, `chunks` v of stages on each device."""
+    """Pipeline sizes: `devices` p, `micro_batches` m, `chunks` v (stages per device)."""
 
     devices: int
     micro_batches: int
@@ -65,7 +65,7 @@ class PipelineShape:
 
 
 def round_robin(stage: int, shape: PipelineShape) -> int:
-    """The device of a virtual stage where each device has one of every p: k mod p.
+    """Return the device of a virtual stage under round-robin placement: k mod p.
 
     >>> [round_robin(stage, PipelineShape(2, 4, chunks=2)) for stage in range(4)]
     [0, 1, 0, 1]
@@ -74,7 +74,7 @@ def round_robin(stage: int, shape: PipelineShape) -> int:
 
 
 def v_shape(stage: int, shape: PipelineShape) -> int:
-    """The device of a virtual stage where micro-batches go up the devices and back down again, so that the first one has the loss, too.
+    """Return the device of a virtual stage under V placement, where the first device also has the loss.
 
     >>> [v_shape(stage, PipelineShape(2, 4, chunks=2)) for stage in range(4)]
     [0, 1, 1, 0]
@@ -83,25 +83,34 @@ def v_shape(stage: int, shape: PipelineShape) -> int:
 
 
 def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
-    """Seconds each device idles in fill and drain: it waits for p - 1 forward passes and p - 1 backward ones, (p - 1) (F + B) of one stage.
-
-    With chunks a micro-batch is back in time for the next one if m is at least p; fewer have no closed form here.
-    """
+    """Return the idle seconds per device, (p - 1) (F + B) of one stage; with chunks only for m >= p, else `None`."""
     return (shape.devices - 1) * cost.work if shape.chunks == 1 or shape.micro_batches >= shape.devices else None
+
+
+def equal_tasks_idle(
+    tasks: Callable[[int], int], least: Callable[[int], int] = lambda p: p
+) -> Callable[[PipelineShape, StageCost], float | None]:
+    """Return the closed form of `tasks(p)` idle tasks per device, for three kinds of one length and m >= `least(p)`."""
+
+    def idle(shape: PipelineShape, cost: StageCost) -> float | None:
+        alike = cost.forward == cost.backward_input == cost.backward_weight
+        return tasks(shape.devices) * cost.forward if alike and shape.micro_batches >= least(shape.devices) else None
+
+    return idle
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An order of tasks. `order(device, shape)` yields those of one device; when each starts follows from what it waits for.
+    """A task order per device: `order(device, shape)` yields its tasks; start times follow from dependencies.
 
-    - `chunks`: the chunks that each device holds; with `loops` it may be any number of them.
-    - `device_of(stage, shape)`: the device that holds a virtual stage.
-    - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
-    - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
+    - `chunks`: chunks per device; any number with `loops`.
+    - `device_of(stage, shape)`: the device of a virtual stage.
+    - `whole_rounds`: with chunks, micro-batches go in rounds of one per device, so m is a multiple of p.
+    - `splits_backward`: gradients of inputs and of weights are separate tasks.
     - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.staged_program`).
-    - `idle(shape, cost)`: the closed form of the seconds each device idles where all virtual stages cost `cost` and transfers nothing;
-      `None` where there is none.
-    - `in_flight(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.
+    - `idle(shape, cost)`: idle seconds per device in closed form, for virtual stages of equal cost and free transfers;
+      `None` if there is none.
+    - `in_flight(device, shape)`: the peak number of (micro-batch, chunk) pairs held by a device.
     """
 
     name: str
@@ -117,13 +126,13 @@ class Schedule:
     spmd: bool = False
 
     def tasks(self, devices: int, micro_batches: int, chunks: int = 1) -> Orders:
-        """For each device its tasks in order. Raises `PipelineError` where the schedule does not allow these sizes."""
+        """Return the tasks of each device in order. Raises `PipelineError` if the schedule does not allow these sizes."""
         shape = PipelineShape(devices, micro_batches, chunks)
         self.verify(shape)
         return tuple(tuple(self.order(device, shape)) for device in range(devices))
 
     def verify(self, shape: PipelineShape) -> None:
-        """Raises `PipelineError` where the schedule does not allow this shape."""
+        """Raise `PipelineError` if the schedule does not allow this shape."""
         if shape.chunks != self.chunks and not self.loops:
             chunks = "one chunk" if self.chunks == 1 else f"{self.chunks} chunks"
             other = "with several chunks, schedule:interleaved" if shape.chunks > 1 else "with one chunk, schedule:zero_bubble"
@@ -132,23 +141,25 @@ class Schedule:
                 [f"set chunks:{self.chunks}", f"use a schedule {other}"],
             )
         if self.whole_rounds and shape.chunks > 1 and shape.micro_batches % shape.devices:
-            over = shape.micro_batches % shape.devices
-            near = {shape.micro_batches - over, shape.micro_batches - over + shape.devices} - {0}
+            excess = shape.micro_batches % shape.devices
+            nearest = {shape.micro_batches - excess, shape.micro_batches - excess + shape.devices} - {0}
             raise PipelineError(
                 f"Schedule `{self.name}` requires a multiple of the {shape.devices} stages as the number of micro-batches; "
-                f"{shape.micro_batches} % {shape.devices} = {over}.",
-                [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", "use schedule:breadth_first"],
+                f"{shape.micro_batches} % {shape.devices} = {excess}.",
+                [f"make micro_batches {' or '.join(str(each) for each in sorted(nearest))}", "use schedule:breadth_first"],
             )
 
 
-# The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if its inputs were sent.
+# One process dispatches the tasks of all devices round-robin: the next task of each device whose inputs were sent.
 #
-# Devices run behind the dispatch, but memory follows it: the memory of a transfer is allocated on the receiving device when the transfer is
-# dispatched. So a device that is ahead of its neighbour in this order holds its inputs early, however soon it could work on them.
+# Execution lags behind dispatch, but memory does not: a transfer's memory is allocated on the receiving device when the transfer is
+# dispatched. A device ahead of its neighbour in this order therefore holds its inputs early.
 
 
 def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]) -> dict[Task, int]:
-    """The index of each task in the order; `receives` says for each stage which earlier ones send to it (`stage_cost.receives`).
+    """Return each task's index in the dispatch order.
+
+    `receives` lists for each stage the earlier stages that send to it (`stage_cost.receives`).
 
     >>> from workbench.core.schedules.schedule import Kind, Task
     >>> orders = [[Task(Kind.FORWARD, stage, i) for i in range(2)] for stage in range(2)]
@@ -173,7 +184,7 @@ def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]
 
 
 def _is_ready(task: Task, done: dict[Task, int], receives: Sequence[Sequence[tuple[int, int]]], sends: Sequence[Sequence[int]]) -> bool:
-    """Whether its inputs were made by earlier tasks. The order of tasks on its own device needs no check."""
+    """Return whether earlier tasks have made its inputs; the order on its own device needs no check."""
     kind, stage, i = task
     if kind is Kind.FORWARD:
         return all(Task(Kind.FORWARD, source, i) in done for source, _ in receives[stage])

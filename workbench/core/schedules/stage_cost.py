@@ -1,17 +1,15 @@
-"""The cost of one stage for one micro-batch: all that balancing and simulation know of a network."""
+"""The cost of one stage for one micro-batch: the only input of balancing and simulation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
-"""Payload bytes on one device, by (mesh axes, kind), of the collectives inside a stage."""
+"""Payload bytes per device of the collectives inside a stage, by (mesh axes, kind)."""
 
 
 class Halves(NamedTuple):
-    """Bytes beyond `resident` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is
-    computed, what then waits for the second half, and while the gradient of the weights is computed; each with the micro-batch's
-    residuals."""
+    """Bytes beyond `resident` of a split backward task, with residuals: during and between its halves."""
 
     input: int
     waiting: int
@@ -19,8 +17,7 @@ class Halves(NamedTuple):
 
 
 class AtWork(NamedTuple):
-    """Bytes beyond `resident` of one micro-batch during its forward task and during its whole backward task, at the worst moment of each:
-    what they read, what they return and what they have besides."""
+    """Peak bytes beyond `resident` of one micro-batch in its forward and whole backward task, with inputs and results."""
 
     forward: int
     backward: int
@@ -28,29 +25,33 @@ class AtWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """Seconds and bytes of one stage, on one device of it; virtual stages are numbered from 0 in the order of the network.
+    """Seconds and bytes of one stage on one of its devices; virtual stages are numbered from 0 in network order.
 
-    - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of the stage's input, the gradient
-      of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
-    - `resident`: bytes throughout: parameters, their gradients, optimiser state.
-    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are held from the start of the step, each until its last
-      read.
-    - `residuals`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
-    - `input_activations`: bytes of the stage's inputs for one micro-batch; with recomputation all that is kept of one. Batch data counts.
-    - `transient`: bytes beyond `resident` and `residuals` while a task runs, where `at_work` is not given.
-    - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
-    - `at_work`: for a micro-batch that is not recomputed and for one that is; if not given, residuals, recomputed or not, and `transient`.
-    - `halves`: for a micro-batch that is not recomputed and for one that is; if not given, all residuals wait for both halves.
-    - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward task, and in a forward and a backward one.
+    - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, gradient of the stage's
+      input, gradient of its weights. Without recomputation, for which the simulation adds `forward` once more.
+    - `resident`: bytes throughout: parameters, their gradients, optimizer state.
+    - `batch_inputs`: bytes of one micro-batch's batch data; all of them are held from the start of the step, each until
+      its last read.
+    - `residuals`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation;
+      includes batch data.
+    - `input_activations`: bytes of the stage's inputs for one micro-batch, all that is kept with recomputation;
+      includes batch data.
+    - `transient`: bytes beyond `resident` and `residuals` while a task runs, if `at_work` is not given.
+    - `sends`: (later stage, bytes of one micro-batch) for each stage that reads this one's results: the next one, and
+      skips.
+    - `at_work`: (without, with) recomputation; default: residuals, recomputed or not, and `transient`.
+    - `halves`: (without, with) recomputation; default: all residuals wait for both halves.
+    - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward task, and in a forward and a
+      backward task.
     - `outgoing_forward`, `outgoing_both`: bytes that leave one device in these collectives, on rings.
-    - `flops_forward`, `flops_both`: FLOP of dots on one device in a forward task, and in a forward and a backward one.
-    - `update`, `sent_update`: once a step, seconds of the optimiser and of summing gradients over the devices that share the micro-batches,
-      and the payload of that sum.
-    - `borrowed_grads`: bytes of accumulated gradients that come from other stages, or from among the devices, for the update.
+    - `flops_forward`, `flops_both`: FLOP of dots on one device, likewise.
+    - `update`, `sent_update`: once per step, seconds of the optimizer and of the gradient sum over data-parallel
+      devices, and the payload of that sum.
+    - `borrowed_grads`: bytes of accumulated gradients that other stages or devices send for the update.
 
     **Invariants**
 
-    - No figure is negative; stages of `sends` are later than this one, each named once.
+    - No figure is negative; stages in `sends` are later than this one and unique.
     """
 
     forward: float
@@ -75,7 +76,7 @@ class StageCost:
     flops_both: int = 0
 
     def at_work_of(self, *, recomputed: bool) -> AtWork:
-        """Bytes at work of one micro-batch.
+        """Return the bytes at work of one micro-batch.
 
         >>> cost = StageCost(1.0, 1.0, 1.0, residuals=8, transient=2, input_activations=4)
         >>> cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
@@ -83,11 +84,11 @@ class StageCost:
         """
         if self.at_work is not None:
             return self.at_work[recomputed]
-        between = self.residuals_of(recomputed=recomputed)
-        return AtWork(between + self.transient, between + self.transient + (self.residuals if recomputed else 0))
+        residuals = self.residuals_of(recomputed=recomputed)
+        return AtWork(residuals + self.transient, residuals + self.transient + (self.residuals if recomputed else 0))
 
     def halves_of(self, *, recomputed: bool) -> Halves:
-        """Bytes of the two halves of one micro-batch's backward task.
+        """Return the bytes of the two halves of one micro-batch's backward task.
 
         >>> StageCost(1.0, 1.0, 1.0, residuals=8, transient=2).halves_of(recomputed=False)
         Halves(input=10, waiting=8, weight=10)
@@ -98,7 +99,7 @@ class StageCost:
         return Halves(waiting + self.transient, waiting, waiting + self.transient)
 
     def residuals_of(self, *, recomputed: bool) -> int:
-        """Bytes of one micro-batch between its forward and its backward task."""
+        """Return the bytes of one micro-batch between its forward and its backward task."""
         return self.input_activations if recomputed else self.residuals
 
     @property
@@ -117,7 +118,7 @@ class StageCost:
 
 
 def sum_payloads(payloads: Iterable[Payload], times: int = 1) -> Payload:
-    """Several payloads added, `times` over.
+    """Sum payloads, multiplied by `times`.
 
     >>> sum_payloads([(((("data",), "all-reduce"), 2),)] * 2, times=3)
     (((('data',), 'all-reduce'), 12),)
@@ -129,31 +130,10 @@ def sum_payloads(payloads: Iterable[Payload], times: int = 1) -> Payload:
     return tuple(sums.items())
 
 
-def equal_stages(
-    stages: int, forward: float = 1.0, backward_input: float = 1.0, backward_weight: float = 1.0, sent: int = 0
-) -> tuple[StageCost, ...]:
-    """Stages that cost alike, each sending `sent` bytes of a micro-batch to the next.
-
-    >>> [stage.sends for stage in equal_stages(3, sent=8)]
-    [((1, 8),), ((2, 8),), ()]
-    """
-    return tuple(
-        StageCost(
-            forward,
-            backward_input,
-            backward_weight,
-            input_activations=sent,
-            sends=((stage + 1, sent),) if sent and stage + 1 < stages else (),
-        )
-        for stage in range(stages)
-    )
-
-
 def receives(costs: Sequence[StageCost]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """For each stage: (earlier stage, bytes of one micro-batch), as those stages' `sends` say; the stage before it is always listed, with 0
-    bytes if it sends nothing, for a stage waits for it all the same."""
-    found: list[dict[int, int]] = [{stage - 1: 0} if stage else {} for stage in range(len(costs))]
+    """Return (earlier stage, bytes per micro-batch) of each stage, always with the previous one, which it awaits."""
+    sources: list[dict[int, int]] = [{stage - 1: 0} if stage else {} for stage in range(len(costs))]
     for stage, cost in enumerate(costs):
         for later, count in cost.sends:
-            found[later][stage] = count
-    return tuple(tuple(sorted(each.items())) for each in found)
+            sources[later][stage] = count
+    return tuple(tuple(sorted(by_source.items())) for by_source in sources)

@@ -1,1 +1,1 @@
-"""Kernel fusion: which operations run as one kernel, and what each kernel reads, writes and computes."""
+"""Kernel fusion: which operations form a kernel, and what each kernel reads, writes and computes."""

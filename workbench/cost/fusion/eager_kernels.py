@@ -1,14 +1,16 @@
-"""Kernels of a program that runs eagerly: each call of a library is a kernel, and no call is fused with another.
+"""Group a program into kernels as an eager runtime does: one kernel per library call, without fusion.
 
-What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes of one value after the other in
-one named scope, in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. What a line computes of
-several tensors are as many calls, but for the optimiser's. Views, broadcasts, constants and marks are none, single integers, which count
-iterations, are the host's, and what a loop stacks stays where each iteration has made it.
+A call is a dot, a hand-written kernel, or the chain of operations that one source line computes in one named scope and
+direction: `jax.nn.softmax(scores)` is PyTorch's softmax, with one forward and one backward kernel. A line that
+processes several tensors makes as many calls, except in the optimizer. Views, broadcasts, constants and markers are
+free; single integers, such as loop counters, belong to the host; and stacked loop results stay where each iteration
+computed them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from workbench.core.precision import SCALED_PRODUCT
 from workbench.core.program import Program
 from workbench.cost.fusion.fuse_operations import FREE, KernelGrouping
 from workbench.cost.fusion.kernel_table import KernelDraft, Kernels
@@ -17,33 +19,32 @@ from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.structure.stored_values import PASSING, VIEWING
 
 _UPDATE = "stablehlo.dynamic_update_slice"
-_MULTI_TENSOR = ("optimizer", "accumulate")  # scopes in which PyTorch calls one kernel for many tensors (`foreach`, `fused`)
-_UPDATING = ("optimizer", "accumulate", "reduce", "cast")  # scopes that do the same with every parameter (`trace_update`)
+_MULTI_TENSOR = ("optimizer", "accumulate")  # scopes with one kernel for many tensors in PyTorch (`foreach`, `fused`)
+_UPDATING = ("optimizer", "accumulate", "reduce", "cast")  # scopes that process every parameter alike (`trace_update`)
 _GRAD_SUM = "accumulate"
-_SCALED_PRODUCT = "scaled_product"  # a product in float8, whose library takes the scales of its operands (cublasLtMatmul, `_scaled_mm`)
 _CASTING = "quantize/cast"  # to float8: widened in registers
 _STACKING = "dynamic_update_index_in_dim"  # the scope in which `lax.scan` stacks its results
 _MARKS = PASSING | {"stablehlo.reduce_precision"}
-"""What only marks a value: in a traced program its precision, its sharding, or that it is computed again."""
+"""Operations that only mark precision, sharding or recomputation."""
 
 
 def eager_kernels_of(program: Program, structure: Structure, dtypes: Sequence[str] = (), *, sums_in_products: bool = False) -> Kernels:
-    """The kernels of a program as an eager runtime calls them; `dtypes` as for `kernels_of`, `sums_in_products` as in `Runtime`."""
+    """Return the kernels as called by an eager runtime; for `dtypes` see `kernels_of`."""
     calls = tuple((operation.path.rpartition("/")[0], operation.source) for operation in program.operations)
     kernels = _CallGrouping(structure, dtypes or [value.dtype for value in structure.values], calls, sums_in_products).kernels()
     return replace(kernels, continuing=_list_continuing(kernels, [scope for scope, _ in calls]))
 
 
 def _list_continuing(kernels: Kernels, scopes: Sequence[str]) -> frozenset[int]:
-    """The kernels that are a part of an earlier kernel's call: a step of the update is called once for all tensors."""
+    """List kernels started by an earlier kernel's call: an update step is called once for all tensors."""
     called: set[tuple[int, str]] = set()
-    found = set()
+    continuing = set()
     for kernel, op in enumerate(kernels.ops):
         call = kernels.regions[kernel], scopes[op]
         if scopes[op].partition("/")[0] in _UPDATING and call in called:
-            found.add(kernel)
+            continuing.add(kernel)
         called.add(call)
-    return frozenset(found)
+    return frozenset(continuing)
 
 
 class _CallGrouping(KernelGrouping):
@@ -51,7 +52,7 @@ class _CallGrouping(KernelGrouping):
         self._calls, self._sums_in_products = calls, sums_in_products
         self._products: set[int] = set()
         self._called: dict[tuple[int, tuple[str, str]], int] = {}
-        self._scaled: dict[str, int] = {}  # by scope: the kernel of its last product in float8
+        self._scaled: dict[str, int] = {}  # by scope: the kernel of its last float8 dot
         super().__init__(structure, dtypes, recomputes=False)
 
     def _group_operation(self, index: int, op: Op) -> None:
@@ -81,19 +82,19 @@ class _CallGrouping(KernelGrouping):
         scope = self._calls[index][0]
         key = op.region, self._calls[index]
         read = {source.kernel for source in self._all_sources(op)}
-        if op.kind not in DOTS and self._scaled.get(scope) in read:  # the epilogue of that product
+        if op.kind not in DOTS and self._scaled.get(scope) in read:  # epilogue of that dot
             return self._scaled[scope]
         if self._sums_in_products and scope.startswith(_GRAD_SUM) and not self._products.isdisjoint(read):
             return max(self._products & read)
-        found = self._called.get(key, -1)
-        is_part = found in read or self._calls[index][0].startswith(_MULTI_TENSOR)
-        if op.kind not in DOTS and is_part and found >= max(read, default=0) and found >= 0:
-            return found
+        called = self._called.get(key, -1)
+        is_part = called in read or self._calls[index][0].startswith(_MULTI_TENSOR)
+        if op.kind not in DOTS and is_part and called >= max(read, default=0) and called >= 0:
+            return called
         self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         if op.kind not in DOTS:
             self._called[key] = len(self._kernels) - 1
             return len(self._kernels) - 1
         self._products.add(len(self._kernels) - 1)
-        if scope.endswith(_SCALED_PRODUCT):
+        if scope.endswith(SCALED_PRODUCT):
             self._scaled[scope] = len(self._kernels) - 1
         return len(self._kernels) - 1

@@ -1,4 +1,4 @@
-"""The kernels of a program as tables: what each reads, writes and computes, for array arithmetic over all of them at once."""
+"""Tables of a program's kernels (reads, writes and work), for array arithmetic over all kernels at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,13 @@ from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.structure.program_structure import Op, Structure
 
 Integers = NDArray[np.int64]
-Stored = Callable[[int], int]  # for a value: the value written when it is made
+Stored = Callable[[int], int]  # value -> value written when it is made
 Pairs = Iterable[tuple[int, int]]
 Key = TypeVar("Key")
 
 
 class KernelDot(NamedTuple):
-    """A dot or convolution: its operation, its kernel, and which dimensions of its result are batch dimensions, and which are columns: the
-    right operand's, a convolution's features."""
+    """A dot or convolution; `batch` and `columns` (the right operand's, or features) are dimensions of its result."""
 
     op: int
     kernel: int
@@ -29,15 +28,16 @@ class KernelDot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernels:
-    """The kernels of a program. Each pair of arrays is one relation, of kernel and value.
+    """The kernels of a program; parallel arrays form relations between kernels and values.
 
-    - `of`: each operation's kernel, -1 for those that are in none;
-    - `times`, `regions`, `ops`, `positions`: how often each runs a step, in which region, its last operation, and that one's place as
-      traced;
-    - `readers`, `read`, `read_extents`: kernel `readers[i]` reads once of value `read[i]`, as many bytes as value `read_extents[i]` has (of
-      a gather's operand as many as the result); `writers`, `written`: the same for writes;
-    - `last_reads`: the position up to which each stored value is read;
-    - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps on each element of value `worked[i]`.
+    - `of`: each operation's kernel, -1 if none;
+    - `times`, `regions`, `ops`, `positions`: each kernel's executions per step, region, last operation, and its
+      position in the trace;
+    - `readers`, `read`, `read_extents`: kernel `readers[i]` reads value `read[i]` once, with the bytes of value
+      `read_extents[i]` (for a gather's operand, of the result); `writers`, `written`: the same for writes;
+    - `last_reads`: the last position at which each stored value is read;
+    - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps per element of value
+      `worked[i]`.
     """
 
     of: tuple[int, ...]
@@ -56,11 +56,11 @@ class Kernels:
     dots: tuple[KernelDot, ...]
     itemsizes: NDArray[np.float64]  # of all values
     last_reads: Mapping[int, int]
-    dot_reads: Mapping[int, int]  # by how many dots each value is read, through views of it
-    serial: tuple[int, ...]  # scatters that run a row at a time
-    numbers: Integers  # values that are single numbers, without dimensions
-    unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
-    continuing: frozenset[int] = frozenset()  # kernels that one call starts together with an earlier one (see `eager_kernels`)
+    dot_reads: Mapping[int, int]  # number of dots that read each value, through views
+    serial: tuple[int, ...]  # scatters that run row by row
+    numbers: Integers  # scalar values
+    unfilled: frozenset[int]  # allocated values that are not written where they are made (see `loop_edges`)
+    continuing: frozenset[int] = frozenset()  # kernels started by an earlier kernel's call (see `eager_kernels`)
 
     @property
     def count(self) -> int:
@@ -69,28 +69,27 @@ class Kernels:
 
 @dataclass(slots=True)
 class KernelDraft:
-    """A kernel while operations are grouped."""
+    """A kernel during grouping."""
 
     region: int
-    sizes: set[int]  # numbers of elements that an operation may have to join
+    sizes: set[int]  # element counts that can join
     position: int  # of its first operation
     is_dot: bool = False
-    is_plain: bool = True  # elementwise operations alone
-    is_library: bool = False  # a call of a library, which computes nothing besides
-    readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
-    reads: dict[int, int] = field(default_factory=dict)  # values, and of each the value that is as large as what is read of it
-    work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps an element)
-    done: set[int] = field(default_factory=set)  # free operations that are in `work`
+    is_plain: bool = True  # only elementwise operations
+    is_library: bool = False  # a library call, which nothing is fused into
+    readers: set[int] = field(default_factory=set)  # kernels that read its values, -1 for other readers
+    reads: dict[int, int] = field(default_factory=dict)  # value -> value of the size of the part read
+    work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps per element)
+    done: set[int] = field(default_factory=set)  # free operations included in `work`
 
 
 def note_read(reads: dict[Key, int], key: Key, taken: int, whole: int) -> None:
-    """As much as value `taken` is read; as much as the `whole` where it is read in two ways."""
+    """Record that the part `taken` is read, or the `whole` if two different parts are."""
     reads[key] = taken if reads.get(key, taken) == taken else whole
 
 
 class KernelTable:
-    """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of; `ops` as the back end
-    takes them, some of another kind than the program's."""
+    """The final kernels: `merged[i]` is the draft that draft i became part of; `ops` are simplified by the back end."""
 
     def __init__(
         self,
@@ -112,34 +111,32 @@ class KernelTable:
         self.last = [last[kernel] for kernel in range(len(places))]  # operation of each kernel
 
     def number(self, draft: int) -> int:
-        """The number of the kernel that a draft was merged into."""
         return self._new[draft]
 
     def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int, int]]:
-        """(draft, kernel, value, the value as large as what is read of it): what each kernel reads and does not make."""
+        """Return (draft, kernel, value, value of the size read) for values that a kernel reads but does not make."""
         makers = {value: self._new[draft] for draft, value in written}
-        found = [(number, self._new[number], *read) for number, draft in enumerate(self._drafts) for read in draft.reads.items()]
-        return [each for each in found if makers.get(stored(each[2]), -1) != each[1]]
+        reads = [(number, self._new[number], *read) for number, draft in enumerate(self._drafts) for read in draft.reads.items()]
+        return [entry for entry in reads if makers.get(stored(entry[2]), -1) != entry[1]]
 
     def _reads_once(self, written: Pairs, stored: Stored) -> Iterator[tuple[int, int, int]]:
-        """(kernel, value, as much as this one): all of it where a kernel needs it in two ways."""
-        found: dict[tuple[int, int], int] = {}
+        """Yield (kernel, value, value of the size read): the whole if a kernel needs different parts."""
+        extent_of: dict[tuple[int, int], int] = {}
         for _, kernel, value, taken in self.reads(written, stored):
-            note_read(found, (kernel, value), taken, value)
-        return ((kernel, value, taken) for (kernel, value), taken in found.items())
+            note_read(extent_of, (kernel, value), taken, value)
+        return ((kernel, value, taken) for (kernel, value), taken in extent_of.items())
 
     def _writes(self, written: Pairs) -> list[tuple[int, int]]:
-        """(kernel, value): what each kernel makes and others read."""
         readers: list[set[int]] = [set() for _ in self.last]
         for number, draft in enumerate(self._drafts):
-            readers[self._new[number]].update(self._new[each] if each >= 0 else -1 for each in draft.readers)
+            readers[self._new[number]].update(self._new[reader] if reader >= 0 else -1 for reader in draft.readers)
         return [(self._new[draft], value) for draft, value in written if readers[self._new[draft]] - {self._new[draft]}]
 
     def kernels(
         self, written: Pairs, stored: Stored, kept: Mapping[int, int], multiplied: Mapping[int, int], unfilled: frozenset[int]
     ) -> Kernels:
         ops, regions = self._structure.ops, [self._structure.ops[op].region for op in self.last]
-        work = ((self._new[number], *each) for number, draft in enumerate(self._drafts) for each in draft.work)
+        work = ((self._new[number], *entry) for number, draft in enumerate(self._drafts) for entry in draft.work)
         return Kernels(
             self._of,
             np.array([self._structure.regions[region].runs_per_step for region in regions], dtype=np.int64),
@@ -160,7 +157,7 @@ class KernelTable:
 
 
 def _kernel_dot(structure: Structure, index: int, kernel: int) -> KernelDot:
-    """A dot's result has its batch dimensions first, then those of the left operand, then those of the right."""
+    """Describe a dot, whose result has batch dimensions first, then the left and the right operand's."""
     op = structure.ops[index]
     left, right = (structure.values[operand].shape for operand in op.operands[:2])
     shape = structure.values[op.results[0]].shape
@@ -183,7 +180,7 @@ def _three_columns(rows: Iterable[tuple[int, int, int]]) -> tuple[Integers, Inte
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-# What elementwise operations cost a kernel: steps for each element, several for those that a vector unit does not have.
+# Elementwise cost in steps per element; operations without a vector instruction take several.
 
 _SLOW = frozenset(
     {
@@ -194,9 +191,8 @@ _SLOW = frozenset(
 )
 _SLOW_STEPS = int(tuned("slow_steps"))
 MOST_STEPS = int(tuned("most_recomputed_steps"))
-"""Steps up to which a reader computes an operand itself."""
+"""Maximum steps for which a reader recomputes an operand."""
 
 
 def steps_of(op: Op) -> int:
-    """Steps of one elementwise operation for each element."""
     return _SLOW_STEPS if op.kind in _SLOW else 1

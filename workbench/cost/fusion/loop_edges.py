@@ -1,11 +1,12 @@
-"""What XLA:TPU moves out of loops: casts of stacked inputs, and the initial fill of stacks that a loop writes whole.
+"""Values that XLA:TPU moves out of loops: casts of stacked inputs, and the initial fill of stacks that are fully
+overwritten.
 
-A cast of a stack that is present from the start, and that each iteration slices (a scan's weights): in the loop each slice would be cast
-where it is read; before it, the whole stack is cast once, and each iteration reads a narrower slice. The traffic is the same in both cases,
-and is counted as if it were in the loop.
+If each iteration slices and casts a stack that exists from the start (a scan's weights), XLA casts the whole stack once
+before the loop, and iterations read narrower slices. The traffic is equal and is counted as if the cast were in the
+loop.
 
-A stack of which each iteration writes the slice at the loop's own counter is written whole in the end: its initial zeros are never stored.
-Where the index is computed, as in a loop that runs backwards, they are.
+A stack that each iteration writes at the loop counter is fully overwritten, so its initial zeros are never stored. With
+a computed index, as in a reversed loop, they are.
 """
 
 from workbench.core.tensor import itemsize
@@ -17,14 +18,14 @@ _VIEWS = frozenset({"stablehlo.reshape", "stablehlo.transpose", "stablehlo.optim
 
 
 def hoisted_casts(structure: Structure) -> frozenset[int]:
-    """Operations that narrow a slice of a program argument in a loop; of several loops that cast one stack, the first one's."""
-    found: dict[tuple[int, str], int] = {}
+    """Return operations that narrow a loop slice of a program argument; of several loops, the first one's."""
+    first_cast: dict[tuple[int, str], int] = {}
     for index, op in enumerate(structure.ops):
         if op.kind == _CAST and structure.regions[op.region].parent >= 0 and _narrows(structure, index):
             stack = _stack(structure, op.operands[0])
             if stack is not None:
-                found.setdefault((stack, structure.values[op.results[0]].dtype), index)
-    return frozenset(found.values())
+                first_cast.setdefault((stack, structure.values[op.results[0]].dtype), index)
+    return frozenset(first_cast.values())
 
 
 def _narrows(structure: Structure, cast: int) -> bool:
@@ -34,7 +35,7 @@ def _narrows(structure: Structure, cast: int) -> bool:
 
 
 def _stack(structure: Structure, value: int) -> int | None:
-    """The program argument that a value is a slice of, taken in a loop."""
+    """Return the program argument that a value is a loop slice of, or `None`."""
     is_taken = False
     while True:
         record = structure.values[value]
@@ -54,18 +55,17 @@ def _stack(structure: Structure, value: int) -> int | None:
 
 
 def unfilled_stacks(structure: Structure) -> frozenset[int]:
-    """Broadcast constants that a loop starts with and writes whole."""
-    found = set()
+    """Return broadcast constants that are the start of a loop and fully overwritten."""
+    stacks = set()
     for op in structure.ops:
         if op.kind == _UPDATE and structure.regions[op.region].parent >= 0 and not _is_computed(structure, op.operands[2]):
             start = _start(structure, op.operands[0])
             if start is not None and structure.ops[structure.values[start].maker].kind == _REPEAT:
-                found.add(start)
-    return frozenset(found)
+                stacks.add(start)
+    return frozenset(stacks)
 
 
 def _start(structure: Structure, value: int) -> int | None:
-    """The initial value of a value carried by a loop, if an operation makes it."""
     record = structure.values[value]
     if record.maker >= 0 or record.region == 0:
         return None
@@ -77,14 +77,14 @@ def _start(structure: Structure, value: int) -> int | None:
 
 
 def _is_computed(structure: Structure, place: int) -> bool:
-    """Whether an index is more than a loop's counter, counted from the end where it is negative."""
+    """Return whether an index is more than a loop counter; negative counters are normalized by a subtraction."""
     pending, seen = [place], {place}
     while pending:
-        born = structure.values[pending.pop()].maker
-        if born >= 0:
-            if structure.ops[born].kind == _LESS:
+        maker = structure.values[pending.pop()].maker
+        if maker >= 0:
+            if structure.ops[maker].kind == _LESS:
                 return True
-            others = [each for each in structure.ops[born].operands if each not in seen]  # one reached in many ways is visited once
+            others = [operand for operand in structure.ops[maker].operands if operand not in seen]  # visit each operand once
             pending.extend(others)
             seen.update(others)
     return False

@@ -1,1 +1,1 @@
-"""Compile plans for devices that are attached or absent."""
+"""Compile plans for attached or absent devices."""

@@ -1,6 +1,6 @@
-"""A content-addressed cache of compiled plans on disk: the record as a line of JSON followed by the serialised module, compressed.
+"""The disk cache: files that are not synced one by one; unreadable ones are deleted and created again.
 
-It is only a cache: files are not synced to the disk one by one, and one that cannot be read is deleted and made anew.
+A compiled plan is a JSON record line and the serialized module, compressed.
 """
 
 import gzip
@@ -8,22 +8,25 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 from workbench.core.parse_untrusted import open_plain
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
+Found = TypeVar("Found")
+
 LIMIT = 1 << 30
-"""Bytes the cache may take; the least recently used files are deleted first."""
-_UNFINISHED = 86_400.0  # seconds after which an unfinished file is taken to be left by a process that was killed
+"""Maximal bytes of the cache; the least recently used files are deleted first."""
+_UNFINISHED = 86_400.0  # age in seconds at which an unfinished file is attributed to a killed process
 
 
 def cache_folder() -> Path:
-    """`$WORKBENCH_CACHE`, else the user's own cache folder."""
+    """Return `$WORKBENCH_CACHE`, else the user's cache folder."""
     if configured := os.environ.get("WORKBENCH_CACHE"):
         return Path(configured)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sharding-workbench"
@@ -36,16 +39,15 @@ def hash_key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def load(key: str) -> tuple[Compiled, bytes] | None:
-    """The record and the serialised module stored under a key; damaged files are removed."""
+def load_file(name: str, read: Callable[[IO[bytes]], Found]) -> Found | None:
+    """Return what `read` reads from a file of the cache, if there is one; damaged files are deleted."""
     try:
-        path = _path(key)
+        path = cache_folder() / name
     except RuntimeError:  # a user without a home directory
         return None
     try:
-        with open_plain(path) as raw, gzip.open(raw) as file:
-            record, module = file.readline(), file.read()
-        compiled = replace(_parse_compiled(json.loads(record)), from_cache=True)
+        with open_plain(path) as file:
+            found = read(file)
     except FileNotFoundError:
         return None
     except Exception:  # noqa: BLE001 - with damaged data gzip, JSON and the record may raise anything (`zlib.error`, `RecursionError`)
@@ -54,35 +56,44 @@ def load(key: str) -> tuple[Compiled, bytes] | None:
         return None
     with suppress(OSError):
         path.touch()
-    return compiled, module
+    return found
 
 
-def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> None:
-    """Store a record; a disk that is full or not writable is no error."""
+def store_file(name: str, content: bytes, make_room: Callable[[Path], None]) -> None:
+    """Store a file, then call `make_room` with its folder; a full or read-only disk is no error."""
     with suppress(OSError, RuntimeError):
-        path = _path(key)
+        path = cache_folder() / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}")
         try:
-            with gzip.open(unfinished, "wb", compresslevel=5) as file:
-                file.write(json.dumps(asdict(compiled)).encode() + b"\n" + module)
+            unfinished.write_bytes(content)
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-        _make_room(path.parent, limit)
+        make_room(path.parent)
 
 
-def _path(key: str) -> Path:
-    """The file of a key. Raises `RuntimeError` for a user without a home directory, where no other folder is named."""
-    return cache_folder() / "compiled" / f"{key}.gz"
+def load(key: str) -> tuple[Compiled, bytes] | None:
+    """Return the record and the serialized module stored under a key, if any."""
+    return load_file(f"compiled/{key}.gz", _read)
+
+
+def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> None:
+    content = json.dumps(asdict(compiled)).encode() + b"\n" + module
+    store_file(f"compiled/{key}.gz", gzip.compress(content, compresslevel=5), partial(_make_room, limit=limit))
+
+
+def _read(compressed: IO[bytes]) -> tuple[Compiled, bytes]:
+    with gzip.open(compressed) as file:
+        record, module = file.readline(), file.read()
+    return replace(_parse_compiled(json.loads(record)), from_cache=True), module
 
 
 def _make_room(where: Path, limit: int) -> None:
-    """Keep the cache within its limit by deleting what was used least recently, and what killed processes left behind."""
-    for each in where.iterdir():
-        if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
-            each.unlink(missing_ok=True)
-    files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.gz")), reverse=True)
+    for path in where.iterdir():
+        if path.suffix != ".gz" and time.time() - path.stat().st_mtime > _UNFINISHED:
+            path.unlink(missing_ok=True)
+    files = sorted(((path.stat().st_mtime, path.stat().st_size, path) for path in where.glob("*.gz")), reverse=True)
     total = 0
     for _, size, file in files:
         total += size
@@ -95,12 +106,12 @@ def _parse_compiled(record: Mapping[str, Any]) -> Compiled:
         **{
             **record,
             "memory": CompiledMemory(**record["memory"]),
-            "collectives": tuple(CompiledCollective(**_lists_to_tuples(each)) for each in record["collectives"]),
-            "kernels": tuple(CompiledKernel(**each) for each in record["kernels"]),
-            "rematerialised": tuple(Rematerialised(**each) for each in record.get("rematerialised", ())),
+            "collectives": tuple(CompiledCollective(**_lists_to_tuples(entry)) for entry in record["collectives"]),
+            "kernels": tuple(CompiledKernel(**entry) for entry in record["kernels"]),
+            "rematerialised": tuple(Rematerialised(**entry) for entry in record.get("rematerialised", ())),
             "alive": tuple((name, count) for name, count in record["alive"]),
             "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
-            "stages": tuple(_parse_compiled(each) for each in record.get("stages", ())),
+            "stages": tuple(_parse_compiled(entry) for entry in record.get("stages", ())),
         }
     )
 

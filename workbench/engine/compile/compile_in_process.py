@@ -1,6 +1,4 @@
-"""Compile a plan in this process and read the result. It is called by the worker process; a compiler that aborts takes its process down
-with it.
-"""
+"""Compile a plan in this process and read the result; called by the worker process, which a compiler abort takes down."""
 
 import threading
 import time
@@ -30,7 +28,7 @@ from workbench.spmd.hlo_module import read_module
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "6"  # raised when the inputs of the key change, or what is read but of the module
+_KEYS = "6"  # increment if the inputs of the key change, or results that are not read from the module
 
 
 def compile_here(
@@ -42,15 +40,14 @@ def compile_here(
     compiler_options: Mapping[str, str | bool | int | float] | None = None,
     hlo_file: str | None = None,
 ) -> Compiled:
-    """Compile the plan for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
+    """Compile the plan for this hardware (`None`: the attached devices) in a process prepared with `environment_for`.
 
-    `keep` reads the answer from disk where the same program was compiled before, and writes it there. `hlo_file` takes the scheduled
-    HLO text. Raises `EngineError`.
+    `keep` uses the disk cache of compiled programs. `hlo_file` receives the scheduled HLO text. Raises `EngineError`.
     """
     stages = _Stages(on_event or (lambda _: None))
     try:
         compiled, hlo_text = _compile(plan, hardware, stages, compiler_options or {}, keep=keep)
-    except Exception as error:  # whatever a user's function or a compiler raises
+    except Exception as error:  # a user's function or a compiler may raise anything
         raise compilation_failed(error, plan, str(hardware or "the attached devices"), stages.name) from error
     if hlo_file is not None:
         _write(hlo_file, hlo_text())
@@ -58,7 +55,7 @@ def compile_here(
 
 
 class _Stages:
-    """Reports the current stage of the work, when the stage starts and every second of it."""
+    """Reports the current stage of the work at its start and every second."""
 
     def __init__(self, tell: RunListener) -> None:
         self._tell = tell
@@ -66,21 +63,20 @@ class _Stages:
         self._said: tuple[str, float] = "starting", 0.0
 
     def say(self, name: str, fraction: float) -> None:
-        """Report the current position within the stage."""
         self._said = name, _FRACTIONS["compiling"] + fraction * (_FRACTIONS["reading"] - _FRACTIONS["compiling"])
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         self.name = name
         self._said = name, _FRACTIONS[name]
-        done, start = threading.Event(), time.monotonic()
+        is_done, start = threading.Event(), time.monotonic()
 
         def tell() -> None:
-            said, fraction = self._said
-            self._tell(Progress(said, fraction, time.monotonic() - start))
+            label, fraction = self._said
+            self._tell(Progress(label, fraction, time.monotonic() - start))
 
         def beat() -> None:
-            while not done.wait(_HEARTBEAT):
+            while not is_done.wait(_HEARTBEAT):
                 tell()
 
         tell()  # before anything in the stage can abort this process
@@ -89,14 +85,13 @@ class _Stages:
         try:
             yield
         finally:
-            done.set()
+            is_done.set()
             thread.join()
 
 
 def _compile(
     plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
 ) -> tuple[Compiled, Callable[[], str]]:
-    """The compiled record, and the function that writes the HLO text."""
     with stages.stage("starting"):
         target = open_target(plan, hardware)
     if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
@@ -105,10 +100,10 @@ def _compile(
     with stages.stage("lowering"):
         step = lower_step(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
-    if keep and (known := compile_cache.load(key)):
-        return replace(reread_stored(key, *known, plan.mesh, target.clock), target=target.name), partial(module_text, known[1])
+    if keep and (cached := compile_cache.load(key)):
+        return replace(reread_stored(key, *cached, plan.mesh, target.clock), target=target.name), partial(module_text, cached[1])
     with stages.stage("compiling"):
-        start, said = time.perf_counter(), stderr_offset()
+        start, output_offset = time.perf_counter(), stderr_offset()
         executable, packed = compile_and_read_memory(step, options, target.compiler)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):
@@ -123,20 +118,19 @@ def _compile(
             compile_seconds=seconds,
             compiler=target.compiler,
         )
-        compiled = replace(compiled, rematerialised=read_rematerialisations_since(said))
+        compiled = replace(compiled, rematerialised=read_rematerialisations_since(output_offset))
         if keep:
             compile_cache.store(key, compiled, serialized)
     return compiled, executable.as_text
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:
-    """An SPMD pipeline is one program, and is compiled as such."""
     return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
-    """A hash of what the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
-    devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
+    """Hash the program text (with shardings, scopes and source lines) and all settings; devices are in mesh order."""
+    devices = " ".join(f"{device.device_kind}{getattr(device, 'coords', '')}{device.id}" for device in target.mesh.devices.flat)
     settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)
     return compile_cache.hash_key(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
@@ -147,11 +141,11 @@ def _write(file: str, text: str) -> None:
         replace_file(Path(file), text.encode())
 
 
-# Stored compilations read again: a reader that has changed since reads the stored module, which is not compiled anew.
+# Stored compilations: a newer reader reads the stored module again, which is not recompiled.
 
 
 def reread_stored(key: str, compiled: Compiled, serialized: bytes, mesh: Mesh, clock: float | None) -> Compiled:
-    """A stored record as today's reader reads it; `serialized` is the stored module, `clock` the hertz of a chip that counts cycles."""
+    """Return a stored record as read by the current reader; `clock` is in Hz, for chips that count cycles."""
     if compiled.reader != READER_VERSION:
         compiled = refresh_record(compiled, read_module(serialized), mesh, clock)
         compile_cache.store(key, compiled, serialized)

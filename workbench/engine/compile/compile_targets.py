@@ -1,7 +1,8 @@
-"""What a plan is compiled for: the attached devices, or absent ones, for which XLA can compile as well.
+"""Targets of compilation: attached devices, or absent ones for which XLA can compile.
 
-A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU's with that device's description, `cpu` the attached
-(virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, as `axis_placement.device_order` has them.
+A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU's with that device's description, `cpu`
+the attached (virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, like
+`axis_placement.device_order`.
 """
 
 import importlib.metadata
@@ -15,18 +16,18 @@ import jax
 import numpy as np
 
 from workbench.core.installation import install_command
+from workbench.core.jax_installation import NO_TPU
 from workbench.core.mesh import Mesh
 from workbench.engine.spmd.device_mesh import device_mesh, device_mesh_over, row_major
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.tracing.jax_backends import NO_TPU
 from workbench.units import format_count
 
 CLOCKS = {
-    # Hz, which turn XLA:TPU's estimated cycles into seconds. v2 and v3: Jouppi et al. 2021, "Ten Lessons From Three Generations", table 1;
-    # v4: Jouppi et al. 2023, "TPU v4", table 4. The others are the published peak over the flops a cycle of the chip's matrix units
-    # (2 x 128 x 128 each; 256 x 256 from v6e on): 4 in v5e, 8 in v5p, 4 in v6e, 4 in a core of v7. The same sum is within 2% for v2 to v4.
+    # Hz, to convert XLA:TPU's estimated cycles to seconds. v2 and v3: Jouppi et al. 2021, "Ten Lessons From Three Generations", table 1;
+    # v4: Jouppi et al. 2023, "TPU v4", table 4. The others are the published peak over the FLOP per cycle of the chip's matrix units
+    # (2 x 128 x 128 each; 256 x 256 from v6e on): 4 in v5e, 8 in v5p, 4 in v6e, 4 in a core of v7. For v2 to v4 this is within 2 %.
     "tpu:v2": 700e6,
     "tpu:v3": 940e6,
     "tpu:v4": 1050e6,
@@ -38,7 +39,7 @@ CLOCKS = {
 
 ABSENT_TPU = {
     **NO_TPU,
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # else a second compilation at a time stops at /tmp/libtpu_lockfile
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # else a concurrent second compilation stops at /tmp/libtpu_lockfile
     "JAX_PLATFORMS": "cpu",
 }
 _ABSENT_GPU = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": "cpu"}
@@ -48,7 +49,7 @@ _HOST_SIDES = (2, 2, 1)  # chips of one TPU host; smaller slices are part of one
 
 @dataclass(frozen=True)
 class Target:
-    """Devices to compile for, laid out as the plan's mesh; `name` as a person writes it, `clock` in Hz where cycles are given."""
+    """Devices to compile for, arranged as the plan's mesh; `name` is displayed, `clock` in Hz if cycles are given."""
 
     name: str
     mesh: jax.sharding.Mesh
@@ -57,19 +58,19 @@ class Target:
 
 
 def environment_for(hardware: Hardware | None) -> Mapping[str, str]:
-    """The environment variables that a process needs, before it imports JAX, to compile for this hardware."""
+    """Return the environment variables that a process needs, before it imports JAX, to compile for this hardware."""
     kind = _platform_of(hardware)
     return {"tpu": ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
 
 
 def verify_target(plan: Plan, hardware: Hardware | None) -> None:
-    """Check what can be known without a compiler: raises `EngineError` for no target, a missing package, or a wrong number of devices."""
+    """Raises `EngineError` for an unknown target, a missing compiler package, or a wrong number of devices."""
     if hardware is None:
         return
     kind = _platform_of(hardware)
     if kind not in ("tpu", "cuda", "cpu"):
         raise EngineError(
-            f"There is no compiler here for {hardware}: its chip `{hardware.chip.name}` names no target.",
+            f"There is no compiler for {hardware} here: its chip `{hardware.chip.name}` has no target.",
             ['compile for hardware of the catalogue, such as "TPU v5e 4x4"', 'give the chip a `target`, such as "tpu:v5e" or "cpu"'],
         )
     if kind == "tpu" and not has_compiler(hardware):
@@ -87,13 +88,13 @@ def verify_target(plan: Plan, hardware: Hardware | None) -> None:
 
 
 def has_compiler(hardware: Hardware) -> bool:
-    """Whether the package that compiles for this hardware is installed."""
+    """Return whether the compiler package for this hardware is installed."""
     needed = {"tpu": ("libtpu",), "cuda": _CUDA_PLUGINS}.get(_platform_of(hardware))
     return needed is None or any(map(_is_installed, needed))
 
 
 def open_target(plan: Plan, hardware: Hardware | None) -> Target:
-    """Open the devices; raises `EngineError` if they are not available."""
+    """Open the devices; raises `EngineError` if they are unavailable."""
     verify_target(plan, hardware)
     kind = _platform_of(hardware)
     if hardware is None or kind == "cpu":
@@ -104,7 +105,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
     devices = _tpu_devices(hardware) if kind == "tpu" else _gpu_devices(hardware)
     if len(devices) != hardware.size:
         raise EngineError(
-            f"{hardware} is {hardware.size:,} devices, and the compiler's own description of it has {len(devices):,}.",
+            f"{hardware} has {hardware.size:,} devices, but the compiler's description of it has {len(devices):,}.",
             ["write the slice in the vendor's notation", "compare with `jax.experimental.topologies.get_topology_desc`"],
         )
     mesh = device_mesh_over(devices, plan, hardware)
@@ -112,17 +113,16 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
 
 
 def compiler_of(hardware: Hardware) -> str:
-    """Name and version of the compiler for this TPU or GPU."""
     return f"libtpu {_version('libtpu')}" if _platform_of(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
 
 
 def compiler_flags() -> str:
-    """The compiler flags set by environment variables, which change the compilers' answers."""
+    """Return the compiler flags from environment variables, which affect the result."""
     return " ".join(f"{name}={os.environ.get(name, '')}" for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
 
 
 def versions() -> str:
-    """The versions of everything that affects the compiled program."""
+    """Return the versions of all packages that affect the compiled program."""
     return " ".join(f"{name}={_version(name)}" for name in ("jax", "jaxlib", "libtpu", *(name.replace("_", "-") for name in _CUDA_PLUGINS)))
 
 
@@ -140,7 +140,7 @@ def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
     if any(side % host for side, host in zip(sides, _HOST_SIDES, strict=False)):
         options["chips_per_host_bounds"] = [min(side, host) for side, host in zip((*sides, 1, 1), _HOST_SIDES, strict=False)]
     if version == "v4" and "core" not in sizes:
-        options["chip_config_name"] = "megacore"  # both cores of a chip are one device (megacore), as on a TPU VM
+        options["chip_config_name"] = "megacore"  # both cores of a chip are one device, as on a TPU VM
     devices = _describe_topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
     return row_major(devices)
 
@@ -162,7 +162,7 @@ def _describe_topology(hardware: Hardware, platform: str, name: str, options: Ma
 
     try:
         return list(topologies.get_topology_desc(topology_name=name, platform=platform, **options).devices)
-    except Exception as error:  # whatever a plug-in raises
+    except Exception as error:  # plug-ins may raise anything
         message = " ".join(str(error).split())[:300]
         raise EngineError(
             f"The compiler knows no {hardware} (`{name}`): {message}",
@@ -194,7 +194,7 @@ def _version(package: str) -> str:
         return "none"
 
 
-# Descriptions of NVIDIA devices with which XLA:GPU compiles without a GPU: its `GpuTargetConfigProto`, as text.
+# Descriptions of NVIDIA devices for compiling with XLA:GPU without a GPU: its `GpuTargetConfigProto` as text.
 #
 # Sizes of a multiprocessor are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; counts, clocks and
 # caches from NVIDIA's architecture white papers (A100, H100, Blackwell).
@@ -202,8 +202,6 @@ def _version(package: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """A GPU; clock in GHz, on-chip memories in bytes."""
-
     model: str
     capability: int
     cores: int
@@ -211,7 +209,7 @@ class GPU:
     clock: float
     l2: int
     shared: int  # per multiprocessor
-    shared_block: int  # per block that asks for more than the usual 48 KiB
+    shared_block: int  # per block that requests more than the default 48 KiB
 
     @property
     def features(self) -> str:
@@ -227,7 +225,7 @@ GPUS = {
 
 
 def target_config_text(name: str, memory: int, bandwidth: float) -> str:
-    """The text of the proto for a GPU with this memory in bytes and this memory bandwidth in bytes per second."""
+    """Return the proto text of a GPU with this memory in bytes and memory bandwidth in bytes per second."""
     gpu = GPUS[name]
     return f"""\
 gpu_device_info {{

@@ -1,4 +1,4 @@
-"""Compile, and read off how the compiler packed the program into memory."""
+"""Compile a program, and read its packed memory and the partitioner's warnings."""
 
 import os
 import stat
@@ -15,8 +15,11 @@ from workbench.spmd.run_partitioner import read_warnings
 def compile_and_read_memory(
     lowered: Any, options: Mapping[str, str | bool | int | float], compiler: str
 ) -> tuple[Any, PackedMemory | None]:
-    """The executable, and for libtpu how it packed memory: the figures it reports itself count packing waste twice, and for a program
-    whose temporaries stay on the chip those in place of the device's."""
+    """Return the executable and, for libtpu, its packed memory.
+
+    The figures that libtpu reports count packing waste twice, and for a program whose temporaries stay on chip, they
+    count on-chip instead of device memory.
+    """
     if not compiler.startswith("libtpu") or "xla_dump_to" in options:
         return lowered.compile(compiler_options=dict(options) or None), None
     with folder_for_programs() as folder:
@@ -25,17 +28,17 @@ def compile_and_read_memory(
     return executable, read_packed_memory(program) if program else None
 
 
-# Read the warnings of XLA's partitioner. It writes them to this process's standard error, which the parent of a worker keeps in a file.
+# XLA's partitioner writes warnings to this process's standard error, which a worker's parent redirects to a file.
 
 
 def stderr_offset() -> int:
-    """The current length of standard error, in bytes; -1 if it cannot be read back (a terminal, a pipe)."""
+    """Return the current length of standard error in bytes; -1 if it cannot be read back (a terminal, a pipe)."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
 def stderr_since(start: int) -> str:
-    """What has been written since `stderr_offset` returned this offset; empty where nothing can be read back."""
+    """Return the text written since this `stderr_offset`; empty if it cannot be read back."""
     if start < 0:
         return ""
     try:
@@ -45,10 +48,9 @@ def stderr_since(start: int) -> str:
 
 
 def read_rematerialisations_since(start: int) -> tuple[Rematerialised, ...]:
-    """The involuntary full rematerialisations warned of since `stderr_offset` returned this offset; none where nothing can be read back."""
+    """Return the involuntary full rematerializations since this `stderr_offset`; empty if it cannot be read back."""
     return parse_rematerialisations(stderr_since(start))
 
 
 def parse_rematerialisations(text: str) -> tuple[Rematerialised, ...]:
-    """Parse the warnings that XLA wrote, without duplicates."""
-    return tuple(dict.fromkeys(Rematerialised(readable_path(each.op_name), *each[1:]) for each in read_warnings(text)))
+    return tuple(dict.fromkeys(Rematerialised(readable_path(warning.op_name), *warning[1:]) for warning in read_warnings(text)))

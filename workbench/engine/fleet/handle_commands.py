@@ -1,4 +1,4 @@
-"""Commands that a training fleet receives while it runs, each carried out and answered."""
+"""Carry out and answer the commands to a training fleet."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,17 +25,17 @@ from workbench.reports.run_events import Progress
 
 
 class RunningFleet(Protocol):
-    """A running fleet (`train.FleetRun`), as far as commands need it."""
+    """The part of a running fleet (`train_fleet.FleetRun`) that commands need."""
 
     executor: FleetExecutor
 
     def add(self, model: FleetModel) -> None:
-        """Add one more model; raises `WorkbenchError` where it cannot be trained with the others."""
+        """Add one more model; raises `WorkbenchError` if it cannot be trained with the others."""
         ...
 
 
 class Stage:
-    """Receives every event and remembers the current stage, so that a failure can be explained by the stage it happened in."""
+    """Forwards every event and remembers the current stage, which explains failures."""
 
     def __init__(self, tell: TrainingListener) -> None:
         self.tell, self.name = tell, "starting"
@@ -47,20 +47,19 @@ class Stage:
 
 
 def handle_commands(run: RunningFleet, commands: CommandQueue, stage: Stage) -> None:
-    """Carry out commands until the process ends: each one is answered, whatever error it raises, and the next one is read."""
+    """Carry out commands until the process ends; each one is answered, whatever error it raises."""
     while True:
         command = commands.get()
-        about = replace(command, payload="") if isinstance(command, AddModel) else command
+        about = replace(command, payload=b"") if isinstance(command, AddModel) else command
         answer: CommandDone | CommandRefused
         try:
             answer = CommandDone(about, **_carry_out(run, command, stage))
-        except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises goes into the answer
+        except Exception as error:  # noqa: BLE001 - any error of a user's function or XLA goes into the answer
             answer = CommandRefused(about, str(_refusal(error, about)))
         stage(answer)
 
 
 def _carry_out(run: RunningFleet, command: FleetCommand, stage: Stage) -> Mapping[str, int]:
-    """Carry out a command; the result is how far the model it concerns is."""
     membership = run.executor.membership
     match command:
         case AddModel(payload=payload):
@@ -73,7 +72,7 @@ def _carry_out(run: RunningFleet, command: FleetCommand, stage: Stage) -> Mappin
         case RemoveDevice(device=number):
             membership.leave(number)
         case ReturnDevice(device=number):
-            membership.come_back(number)
+            membership.return_device(number)
         case _:
             assert_never(command)
     return {}
@@ -85,7 +84,7 @@ def _add(run: RunningFleet, model: FleetModel, stage: Stage) -> None:
         run.add(model)
     except Exception as error:
         refusal = in_user_terms(error, Fleet((model,)), stage.name)
-        stage(Progress(before))  # the others still exist
+        stage(Progress(before))  # the other models continue
         raise refusal from error
 
 

@@ -1,11 +1,11 @@
-"""The checkpoint of one model: a folder with its arrays, and small files that say which arrays are valid and how far the model has trained.
+"""Checkpoint of one model: a folder with its arrays, and small files with the valid arrays and the training position.
 
-`latest.json` is replaced atomically with every commit. What a process has written outlives it, however it ends, so a killed run resumes
-from there; but until it is synced to the disk, a power failure loses it, and syncing after every unit would be too slow. So everything is
-synced from time to time, and `position.json` names the synced state: after a reboot training resumes from that. The state that was synced
-before it stays as `previous.json`, in case the disk loses data: damage is found by checksum, and training resumes from the newest undamaged
-state. All arrays of a commit are one file under a new name; files that none of the three names is removed by the training that holds the
-folder (`lock`).
+`latest.json` is replaced atomically by every commit. Written data outlives its process, so a killed run resumes from
+there; but a power failure loses it until it is synced to disk, and syncing after every unit would be too slow.
+Therefore everything is synced periodically, and `position.json` names the synced state, from which training resumes
+after a reboot. The previously synced state stays as `previous.json`, in case the disk loses data: damage is detected by
+checksum, and training resumes from the newest undamaged state. All arrays of a commit are in one file with a new name;
+files in none of the three records are removed by the training that holds the folder (`hold_folder`).
 """
 
 import json
@@ -29,15 +29,15 @@ from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage, read
 from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError
 
-# The small JSON file of a checkpoint: where the arrays are, how far the model has trained, and a checksum of the record itself.
+# JSON record of a checkpoint: locations of the arrays, training position, and a checksum of the record.
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: identifies one boot of the machine
-_FILE = re.compile(r"\d+\.arrays")  # a record names no file outside of its folder
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # Linux only; identifies one boot of the machine
+_FILE = re.compile(r"\d+\.arrays")  # excludes files outside the folder
 
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """Where the arrays are, and the model's position; `version` counts commits, `boot` identifies the machine's boot."""
+    """Array locations and model position; `version` counts commits, `boot` identifies the machine's boot."""
 
     version: int = 0
     locations: Mapping[Key, ArrayLocation] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class CheckpointRecord:
 
     @property
     def files(self) -> set[str]:
-        return {each.file for each in self.locations.values()}
+        return {location.file for location in self.locations.values()}
 
     @property
     def text(self) -> str:
@@ -56,7 +56,7 @@ class CheckpointRecord:
 
 
 def read_record(path: Path) -> CheckpointRecord | None:
-    """The record in the file; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
+    """Read a record; `None` if there is none. Raises `Damage` if it is empty, truncated or altered.
 
     Checkpoints of older versions have no checksums and are accepted.
     """
@@ -81,9 +81,11 @@ def _record(found: dict[str, Any]) -> CheckpointRecord:
         raise ValueError(checksum)
     boot, version = found.pop("boot"), found.pop("version")
     locations = {tuple(json.loads(key)): ArrayLocation(*location) for key, location in found.pop("files").items()}
-    if checksum is None and any(each.checksum for each in locations.values()):
+    if checksum is None and any(array_location.checksum for array_location in locations.values()):
         raise ValueError(checksum)
-    if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in locations.values()):
+    if not isinstance(version, int) or not all(
+        _FILE.fullmatch(array_location.file) and array_location.begin >= 0 for array_location in locations.values()
+    ):
         raise ValueError(version)
     return CheckpointRecord(version, locations, found, boot)
 
@@ -94,7 +96,7 @@ def _checksum(text: str) -> str:
 
 @cache
 def this_boot() -> str | None:
-    """An identifier of the machine's current boot, where it is available."""
+    """Return an identifier of the machine's current boot, if available."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -103,21 +105,21 @@ def this_boot() -> str | None:
 
 LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"
 NAMES = (LATEST, POSITION, PREVIOUS)
-"""From the newest to the oldest."""
+"""From newest to oldest."""
 Checked = TypeVar("Checked")
 
 
 class Checkpoint:
-    """The arrays of one model by name, in files of its folder. One thread commits; others may read and secure meanwhile.
+    """The arrays of one model by name, in files of a folder. One thread commits; others may read and secure meanwhile.
 
-    Raises `FleetError` for what cannot be written. `notice` says in words what damage was found on resuming.
+    Raises `FleetError` for failed writes. `notice` describes damage found on resuming.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.notice = folder, ""
         self._state = self._safe = self._previous = CheckpointRecord()
-        self._version = 0  # the highest there is: no file is overwritten
-        self._protected: set[str] = set()  # files that are synced, or being synced
+        self._version = 0  # the highest existing one, so that no file is overwritten
+        self._protected: set[str] = set()  # files that are synced or being synced
         self._lock, self._securing = threading.Lock(), threading.Lock()
         with explain_write_errors(folder, FleetError):
             make_folder(folder)
@@ -133,8 +135,7 @@ class Checkpoint:
             ) from damage
 
     def commit(self, changed: Mapping[Key, Any], retained: Collection[Key], position: Mapping[str, Any]) -> None:
-        """Commit these arrays, those of `retained` that were written before, and the model's position, so that they survive this process;
-        all else is dropped."""
+        """Commit these arrays, earlier ones in `retained`, and the position, to survive this process; drop all others."""
         self._version, before = self._version + 1, self._state
         with explain_write_errors(self.folder, FleetError):
             written = write_arrays(self.folder / f"{self._version}.arrays", changed) if changed else {}
@@ -150,25 +151,24 @@ class Checkpoint:
             self.secure()
 
     def secure(self) -> None:
-        """Sync what was committed so far to the disk, so that it survives a power failure."""
+        """Sync the commits to disk, so that they survive a power failure."""
         with self._securing, explain_write_errors(self.folder, FleetError):
             with self._lock:
                 state, before, oldest = self._state, self._safe, self._previous
-                previous = before if before.version else oldest  # a record that was found damaged must not become `previous.json`
+                previous = before if before.version else oldest  # a damaged record must not become `previous.json`
                 self._protected = oldest.files | before.files | state.files
             if state.version == before.version:
                 return
             for name in state.files - before.files:
                 sync_file(self.folder / name)
-            sync_folder(self.folder)  # sync the names of the new files before a position refers to them
+            sync_folder(self.folder)  # sync new file names before a position refers to them
             self._write_position(state, replaces=before)
             with self._lock:
                 self._safe, self._previous, self._protected = state, previous, previous.files | state.files
                 self._remove((before.files | oldest.files) - self._protected - self._state.files)
 
     def _write_position(self, state: CheckpointRecord, replaces: CheckpointRecord) -> None:
-        """Replace and sync the position before the files that only older positions name are removed. At every moment one of the two names
-        exists."""
+        """Replace and sync the position before older files are removed; one of the two names always exists."""
         draft, position = self.folder / f"{POSITION}.new", self.folder / POSITION
         write_synced(draft, state.text.encode())
         if replaces.version:
@@ -181,44 +181,40 @@ class Checkpoint:
             (self.folder / name).unlink(missing_ok=True)
 
     def resume(self, *, keep_arrays: bool = True) -> tuple[dict[str, Any], dict[Key, np.ndarray[Any, Any] | None]] | None:
-        """The position of the newest valid commit that is undamaged, and its arrays by name; `None` if there is none.
+        """Return position and arrays by name of the newest undamaged commit; `None` if there is none.
 
-        Nothing is written or removed. Each array is read; without `keep_arrays` it is only compared with its checksum, and is `None` in the
-        result. Raises `FleetError` if every commit is damaged.
+        Nothing is written or removed. Each array is read; without `keep_arrays` only its checksum is verified, and the
+        result has `None` instead. Raises `FleetError` if every commit is damaged.
         """
 
         def read(record: CheckpointRecord) -> dict[Key, np.ndarray[Any, Any] | None]:
             arrays = ((key, read_array(self.folder, location)) for key, location in record.locations.items())
             return {key: array if keep_arrays else None for key, array in arrays}
 
-        if (found := self._find_newest(read)) is None:
+        if (newest := self._find_newest(read)) is None:
             return None
-        name, self._state, arrays = found
-        self._safe, self._previous = (self._read_or_empty(each) for each in (POSITION, PREVIOUS))
+        name, self._state, arrays = newest
+        self._safe, self._previous = (self._read_or_empty(record_name) for record_name in (POSITION, PREVIOUS))
         if name == PREVIOUS:
             self._safe = CheckpointRecord()
         self._protected = self._safe.files | self._previous.files
         return dict(self._state.position), arrays
 
     def peek_position(self) -> dict[str, Any] | None:
-        """The position that `resume` would return, without reading the arrays: each file is only checked for its length. Raises what
-        `resume` does."""
+        """Return the position of `resume`, verifying only file lengths; raises the errors of `resume`."""
 
         def verify(record: CheckpointRecord) -> None:
             for location in record.locations.values():
                 verify_length(self.folder, location)
 
-        found = self._find_newest(verify)
-        return None if found is None else dict(found[1].position)
+        newest = self._find_newest(verify)
+        return None if newest is None else dict(newest[1].position)
 
     def _find_newest(self, check: Callable[[CheckpointRecord], Checked]) -> tuple[str, CheckpointRecord, Checked] | None:
-        """The newest record in which `check` finds no `Damage`, with the name of its file and the result of `check`.
-
-        If nothing was synced yet, a damaged record counts as none. Raises `FleetError` if all records are damaged.
-        """
+        """Return the newest record that passes `check`, if any; raises `FleetError` if all synced ones are damaged."""
         records, damages = self._read_records()
-        self._version = max([*(each.version for each in records.values()), *self._list_versions()], default=0)
-        for name, record in sorted(records.items(), key=lambda each: -each[1].version):
+        self._version = max([*(record.version for record in records.values()), *self._list_versions()], default=0)
+        for name, record in sorted(records.items(), key=lambda item: -item[1].version):
             try:
                 checked = check(record)
             except Damage as damage:
@@ -232,8 +228,7 @@ class Checkpoint:
         return None
 
     def _read_records(self) -> tuple[dict[str, CheckpointRecord], dict[str, str]]:
-        """The readable records, and the damage found in the others; the latest record counts only until the machine it was written on
-        reboots."""
+        """Return readable records, and the damage of others; the latest record is invalid after a reboot."""
         records, damages = dict[str, CheckpointRecord](), dict[str, str]()
         for name in NAMES:
             try:
@@ -251,10 +246,9 @@ class Checkpoint:
         return CheckpointRecord()
 
     def _list_versions(self) -> list[int]:
-        return [int(each.stem) for each in self.folder.glob("*.arrays") if each.stem.isdecimal()]
+        return [int(path.stem) for path in self.folder.glob("*.arrays") if path.stem.isdecimal()]
 
     def _notice_text(self, damages: Collection[str], *, anew: bool = False) -> str:
-        """The damage in words, if there is any."""
         if not damages:
             return ""
         what = "; ".join(dict.fromkeys(damages))
@@ -266,9 +260,9 @@ class Checkpoint:
         return f"The newest checkpoint in {self.folder} is damaged: {what}. {then}."
 
     def tidy(self) -> None:
-        """Remove the files that no position names, which a process was writing when it ended."""
+        """Remove files in no record, which a process left unfinished."""
         with self._lock:
-            self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._protected)
+            self._remove({path.name for path in self.folder.glob("*.arrays")} - self._state.files - self._protected)
 
 
 def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
@@ -278,19 +272,19 @@ def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
     )
 
 
-# A lock on a checkpoint folder: two trainings would overwrite each other's checkpoints.
+# Lock on a checkpoint folder, since two trainings would overwrite each other's checkpoints.
 
 LOCK = ".lock"
-"""The lock file in a fleet's folder; no model's name begins with a dot."""
+"""Lock file in a fleet's folder; no model's name begins with a dot."""
 
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Lock the folder for this training; raises `FleetError` where another one holds it, and where it cannot be written.
+    """Lock the folder for this training; raises `FleetError` if it is in use or not writable.
 
-    The operating system holds the lock (`flock`) and releases it when the process ends, so that a killed process leaves none behind: the
-    file stays but means nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and the user must keep
-    two trainings apart.
+    The operating system holds the lock (`flock`) and releases it when the process ends; the remaining file has no
+    meaning. Without `flock` (Windows, some network drives) the folder is not locked, and the user must avoid concurrent
+    trainings.
     """
     with explain_write_errors(folder, FleetError):
         make_folder(folder)
@@ -303,12 +297,12 @@ def hold_folder(folder: Path) -> Iterator[None]:
             os.write(file, str(os.getpid()).encode())  # for the error message of the next training
         yield
     finally:
-        os.close(file)  # which releases the lock
+        os.close(file)  # releases the lock
 
 
 def _folder_in_use_error(folder: Path, process: str) -> FleetError:
     who = f" (process {process})" if process else ""
     return FleetError(
-        f"Another training{who} is using {folder}: both would overwrite each other's checkpoints.",
+        f"Another training run{who} uses {folder}: the two would overwrite each other's checkpoints.",
         ["wait until it has ended", "stop it: the next run continues from its checkpoint", "give another folder"],
     )

@@ -1,4 +1,4 @@
-"""One model of a fleet, partitioned into shards that fit the devices, with its units compiled for each."""
+"""One model of a fleet, partitioned into shards that fit the devices, with compiled units for each device."""
 
 import os
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from workbench.tracing.stage_partition.trace_network import network_of
 
 @dataclass(frozen=True)
 class CompiledUnit:
-    """A unit compiled for one device; `peak_bytes` is its peak memory, arguments and results included, as the compiler states it."""
+    """A unit compiled for one device; `peak_bytes`: the compiler's peak memory, including arguments and results."""
 
     unit: UnitFunction
     compiled: jax.stages.Compiled
@@ -31,12 +31,10 @@ class CompiledUnit:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes that must be copied to the device for it."""
         return self.unit.input_bytes
 
 
 def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
-    """Compile the unit for this device."""
     sharding = jax.sharding.SingleDeviceSharding(device)
 
     def call(*arrays: Any) -> tuple[Any, ...]:
@@ -60,7 +58,7 @@ Compiled = tuple[tuple[CompiledUnit, ...], ...]
 
 @dataclass(frozen=True)
 class PartitionedModel:
-    """A model, the blocks at which its shards begin, and its compiled units on each device."""
+    """A model, the first blocks of its shards, and its compiled units on each device."""
 
     model: FleetModel
     starts: tuple[int, ...]
@@ -72,38 +70,36 @@ class PartitionedModel:
 
     @property
     def needs(self) -> tuple[int, ...]:
-        """Peak bytes of each shard: those of its larger unit."""
+        """Peak bytes of each shard, that is, of its larger unit."""
         units = self.compiled[0]
-        return tuple(max(each.peak_bytes for each in units if each.unit.shard == shard) for shard in range(len(self.starts)))
+        return tuple(max(unit.peak_bytes for unit in units if unit.unit.shard == shard) for shard in range(len(self.starts)))
 
     @property
     def unit_key(self) -> tuple[Program, tuple[int, ...]]:
-        """A key that is equal for models whose units are the same."""
         return self.model.program, self.starts
 
 
 def shard_starts(model: FleetModel, fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[int, ...]:
-    """The blocks at which shards begin: those the model gives, else as the memory allows."""
+    """Return the first blocks of shards: specified by the model, else determined by memory."""
     network = network_of(model.program)
-    rooms = [Room(each.budget, fleet.buffer if fleet.double_buffer else 0.0) for each in devices if each.budget]
+    rooms = [Room(device.budget, fleet.buffer if fleet.double_buffer else 0.0) for device in devices if device.budget]
     layers = layers_of(model.program)
-    given = (0, *starts_at(network, model.cuts)) if model.cuts else None
+    cut_starts = (0, *starts_at(network, model.cuts)) if model.cuts else None
     if not rooms:
-        return given or (0,)
+        return cut_starts or (0,)
     measure = _make_measure(model, devices[0].device)
-    return greedy_shards(layers, rooms, measure) if given is None else verify_shards(layers, given, rooms, measure)
+    return greedy_shards(layers, rooms, measure) if cut_starts is None else verify_shards(layers, cut_starts, rooms, measure)
 
 
 def _make_measure(model: FleetModel, device: jax.Device) -> Any:
-    """A function that compiles a shard of some blocks and returns its bytes."""
     network = network_of(model.program)
 
     def measure(begin: int, end: int) -> int:
         starts = sorted({begin, end} - {0, len(network.paths)})
         partition = partition_network(network, starts)
-        shard = next(each.number for each in partition.virtual_stages if each.blocks[0] == network.paths[begin])
+        shard = next(stage.number for stage in partition.virtual_stages if stage.blocks[0] == network.paths[begin])
         functions = ModelUnits(model.program, partition).of_shard(shard)
-        return max(compile_unit(each, device, f"{model.name}_pilot").peak_bytes for each in functions)
+        return max(compile_unit(function, device, f"{model.name}_pilot").peak_bytes for function in functions)
 
     return measure
 
@@ -114,15 +110,14 @@ def units_of(program: Program, starts: tuple[int, ...]) -> ModelUnits:
 
 
 def compile_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
-    """The units compiled for each device, in threads: XLA releases the interpreter lock meanwhile."""
+    """Compile the units for each device in threads, as XLA releases the interpreter lock."""
     indices = range(len(units_of(program, starts).functions))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [[pool.submit(_compile_cached, program, starts, index, device) for index in indices] for device in devices]
-        return tuple(tuple(each.result() for each in units) for units in found)
+        futures = [[pool.submit(_compile_cached, program, starts, index, device) for index in indices] for device in devices]
+        return tuple(tuple(future.result() for future in units) for units in futures)
 
 
 @lru_cache(maxsize=512)
 def _compile_cached(program: Program, starts: tuple[int, ...], index: int, device: jax.Device) -> CompiledUnit:
-    """Models that differ only in their seed, say, share compiled units."""
     unit = units_of(program, starts).functions[index]
     return compile_unit(unit, device, f"{unit.kind.value}_{unit.shard}")

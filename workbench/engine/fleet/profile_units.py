@@ -1,8 +1,9 @@
-"""Measure how long units take before a run, under the conditions of the run: with the executor itself, on state that is thrown away.
+"""Measure unit times under the conditions of a run: with the executor itself, on state that is thrown away.
 
-Virtual devices of this machine share its cores: a unit alone may be twice as fast as when every device computes. So there the models are
-profiled twice, each alone on one device, then together on all of them; elsewhere devices have cores of their own, and the first is enough.
-One warm-up mini-batch is not counted. Transfers are timed too, and the executor's overhead between two units.
+Virtual devices of this machine share its cores, so a unit alone may be twice as fast as when every device computes.
+There, models are profiled twice, each alone on one device, then together on all of them; devices with separate cores
+only need the first. One warm-up mini-batch is not counted. Transfers and the executor's overhead between units are
+timed too.
 """
 
 import shutil
@@ -29,16 +30,15 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import TrainingEvent, UnitDone
 
 FOLDER = ".rehearsal"
-"""A subfolder of the fleet's folder in which checkpoints are written while profiling; no model's name begins with a dot."""
-_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # limits for each model, and a number never reached
-_LEAST_TRIMMED = 4  # with at least so many measurements the longest is dropped
+"""Subfolder of the fleet's folder for checkpoints written during profiling; no model's name begins with a dot."""
+_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # limits for each model, and an unreachable number
+_LEAST_TRIMMED = 4  # with at least this many measurements the longest is dropped
 UnitKey = tuple[Any, tuple[int, ...]]
 
 
 @dataclass
 class UnitProfile:
-    """Seconds of each unit of a mini-batch, by the key of models with equal units, alone and among so many devices; and the transfer times
-    around them."""
+    """Unit seconds alone and among `concurrent_devices`, by key of models with equal units, and transfer timings."""
 
     seconds_alone: dict[UnitKey, list[float]] = field(default_factory=dict)
     seconds_together: dict[UnitKey, list[float]] = field(default_factory=dict)
@@ -47,11 +47,10 @@ class UnitProfile:
 
     @property
     def host_to_device(self) -> tuple[float, float]:
-        """Seconds of any transfer from the host, and per byte."""
+        """Seconds per transfer from the host, and per byte."""
         return _fit_line(self.timings.copied_in)
 
     def job(self, cut: PartitionedModel) -> Job:
-        """The model as the simulator sees it."""
         model = cut.model
         host_to_device, device_to_host = self.host_to_device, _fit_line(self.timings.copied_out)
         pause = _trimmed_mean(self.timings.pauses) if self.timings.pauses else 0.0
@@ -66,23 +65,23 @@ class UnitProfile:
 
 
 def profile_units(cuts: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> UnitProfile:
-    """Profile all models on devices like these; without units compiled for each, the first device stands in for the other devices of this
-    machine.
+    """Profile all models on devices like these.
 
-    The result is cached for equal models under equal conditions. Raises what a run raises: `FleetError` where the memory does not suffice
-    or the data run out, and what a user's function raises.
+    Without compiled units for each device, the first one stands in for others of this machine. The result is cached for
+    equal models under equal conditions. Raises the errors of a run: `FleetError` if memory or data does not suffice,
+    and errors of a user's function.
     """
-    distinct = list({each.unit_key: each for each in cuts}.values())
-    others = [each for each in cuts if not any(each is one for one in distinct)]
+    distinct = list({cut.unit_key: cut for cut in cuts}.values())
+    others = [cut for cut in cuts if not any(cut is other for other in distinct)]
     participants = (*distinct, *others[: max(0, len(devices) - len(distinct))])
-    unit_keys, device_budgets = tuple(each.unit_key for each in participants), tuple((each.device, each.budget) for each in devices)
+    unit_keys, device_budgets = tuple(cut.unit_key for cut in participants), tuple((device.device, device.budget) for device in devices)
     settings = fleet.double_buffer, fleet.spill, fleet.folder is None
     return _profile_case(_ProfileCase(unit_keys, device_budgets, settings, len(distinct), participants, fleet, tuple(devices)))
 
 
 @dataclass(frozen=True)
 class _ProfileCase:
-    """What a profile depends on, and the models that take part: of the `participants` the first so many are `distinct`."""
+    """Cache key of a profile, and the participating models, of which the first `distinct` have different units."""
 
     unit_keys: tuple[UnitKey, ...]
     device_budgets: tuple[tuple[jax.Device, int | None], ...]
@@ -96,39 +95,36 @@ class _ProfileCase:
 @lru_cache(maxsize=16)
 def _profile_case(case: _ProfileCase) -> UnitProfile:
     participants, fleet, devices = case.participants, case.fleet, case.devices
-    found = UnitProfile()
+    profile = UnitProfile()
     _warm_up(participants[: case.distinct], len(devices))
-    for each in participants[: case.distinct]:
-        executor, timings = _run_models([each], fleet, devices[:1])
-        found.seconds_alone[each.unit_key] = _unit_seconds(executor, 0, 1)
-        found.timings = _merge_timings((found.timings, *timings))
+    for cut in participants[: case.distinct]:
+        executor, timings = _run_models([cut], fleet, devices[:1])
+        profile.seconds_alone[cut.unit_key] = _unit_seconds(executor, 0, 1)
+        profile.timings = _merge_timings((profile.timings, *timings))
     if len(devices) > 1 and len(participants) > 1 and devices[0].device.platform == "cpu":
-        found.concurrent_devices = min(len(devices), len(participants))
-        executor, timings = _run_models(participants, fleet, devices[: found.concurrent_devices])
-        found.seconds_together = {
-            each.unit_key: _unit_seconds(executor, number, found.concurrent_devices)
-            for number, each in reversed(list(enumerate(participants)))
+        profile.concurrent_devices = min(len(devices), len(participants))
+        executor, timings = _run_models(participants, fleet, devices[: profile.concurrent_devices])
+        profile.seconds_together = {
+            cut.unit_key: _unit_seconds(executor, number, profile.concurrent_devices)
+            for number, cut in reversed(list(enumerate(participants)))
         }
-        found.timings = _merge_timings(timings)
-    return found
+        profile.timings = _merge_timings(timings)
+    return profile
 
 
 def _warm_up(cuts: Sequence[PartitionedModel], devices: int) -> None:
-    """Run each unit once on each of the first so many devices: a first execution takes longer.
-
-    The devices do so in parallel, each with one unit at a time: the units of two models may be more than a device's memory holds.
-    """
+    """Run each unit once per device, as first executions are slow; one at a time, to fit into memory."""
 
     def once(device: int) -> None:
         for cut in cuts:
-            for each in cut.compiled[device]:
-                zeros = [_zeros(spec) for spec in each.unit.specs]
-                jax.block_until_ready(each.compiled(*jax.device_put(zeros, each.compiled.input_shardings[0][0])))
+            for compiled_unit in cut.compiled[device]:
+                zeros = [_zeros(spec) for spec in compiled_unit.unit.specs]
+                jax.block_until_ready(compiled_unit.compiled(*jax.device_put(zeros, compiled_unit.compiled.input_shardings[0][0])))
 
     compiled_for = min(len(cut.compiled) for cut in cuts)
     with ThreadPoolExecutor() as pool:
-        for running in [pool.submit(once, device) for device in range(min(devices, compiled_for))]:
-            running.result()
+        for future in [pool.submit(once, device) for device in range(min(devices, compiled_for))]:
+            future.result()
 
 
 def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
@@ -139,26 +135,25 @@ def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
 def _run_models(
     participants: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]
 ) -> tuple[FleetExecutor, list[TransferTimings]]:
-    """The executor that has run these models for a while, each in turn."""
     timings = [TransferTimings() for _ in devices]
-    stand_ins = [FleetDevice(i, each.device, each.budget, timings=timings[i]) for i, each in enumerate(devices)]
+    stand_ins = [FleetDevice(i, device.device, device.budget, timings=timings[i]) for i, device in enumerate(devices)]
     folder = None if fleet.folder is None else fleet.folder / FOLDER
     executor = FleetExecutor(stand_ins, policy_named("round-robin"), double_buffer=fleet.double_buffer)
-    executor.listen(_StopWhenTimed(executor, [len(each.units.functions) for each in participants]))
+    executor.listen(_StopWhenTimed(executor, [len(cut.units.functions) for cut in participants]))
     try:
-        for number, each in enumerate(participants):
-            executor.membership.add(_make_stand_in(number, each, fleet, devices, folder))
+        for number, cut in enumerate(participants):
+            executor.membership.add(_make_stand_in(number, cut, fleet, devices, folder))
         executor.run()
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-    if failure := next((each.failure for each in executor.model_runs if each.failure), None):
+    if failure := next((run.failure for run in executor.model_runs if run.failure), None):
         raise failure
     return executor, timings
 
 
 class _StopWhenTimed:
-    """Ends all models together, so that all devices compute to the last: when each has run twice, for long enough, or often enough."""
+    """Ends all models together, once each has run twice and for long or often enough, so that all devices are busy."""
 
     def __init__(self, executor: FleetExecutor, lengths: Sequence[int]) -> None:
         self._executor, self._lengths = executor, lengths
@@ -171,20 +166,20 @@ class _StopWhenTimed:
             return
         self._done[event.placed.model] = event.done
         batches = [done // length for done, length in zip(self._done, self._lengths, strict=True)]
-        long = time.perf_counter() - self._began > _SECONDS_PER_MODEL * len(batches) or max(batches) > _MOST_BATCHES
-        if not self._over and long and min(batches) > 1:
+        is_long_enough = time.perf_counter() - self._began > _SECONDS_PER_MODEL * len(batches) or max(batches) > _MOST_BATCHES
+        if not self._over and is_long_enough and min(batches) > 1:
             self._over = True
             for number in range(len(self._lengths)):
                 self._executor.membership.stop(str(number))
 
 
 def _make_stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
-    """A model with the same units and data, whose parameters are zeros and which does not end."""
+    """Return an endless model with the same units and data, but with zeros as parameters."""
     model, units = cut.model, cut.units.functions
     twin = FleetModel(str(number), model.program, _ENDLESS_BATCHES)
-    job = Job(twin.name, tuple(Unit(each.shard, each.kind, 1.0) for each in units), _ENDLESS_BATCHES)
+    job = Job(twin.name, tuple(Unit(unit.shard, unit.kind, 1.0) for unit in units), _ENDLESS_BATCHES)
     store = HostStore(folder and folder / twin.name, on_disk=fleet.spill == "disk", pinned=pinned_sharding(devices[0].device))
-    state = {key: spec for each in units for key, spec in zip(each.reads, each.specs, strict=True) if key[0] in ("piece", "state")}
+    state = {key: spec for unit in units for key, spec in zip(unit.reads, unit.specs, strict=True) if key[0] in ("piece", "state")}
     store.put({key: np.zeros(spec.shape, spec.dtype) for key, spec in state.items()})
     compiled = cut.compiled if len(cut.compiled) >= len(devices) else cut.compiled[:1] * len(devices)
     return ModelRun(twin, job, _FirstBatch(model), store, compiled, last=job.length)
@@ -192,7 +187,7 @@ def _make_stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Se
 
 @dataclass(frozen=True)
 class _FirstBatch:
-    """Repeats the first mini-batch of a model: later ones may not exist, and profiling should not consume them."""
+    """Repeats the first mini-batch of a model: later ones may not exist, and profiling must not consume them."""
 
     model: FleetModel
 
@@ -201,64 +196,63 @@ class _FirstBatch:
             return self.model.program.step.feed(0)
         except (StopIteration, IndexError) as error:
             raise data_ran_out_error(self.model, 0) from error
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             raise data_read_error(self.model, 0, error) from error
 
 
 def _unit_seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
-    """Seconds of each unit of a mini-batch while so many devices computed; the first mini-batch does not count if there are others."""
+    """Seconds of each unit while `devices` devices computed; the first mini-batch only counts if there is no other."""
     length = len(executor.model_runs[number].job.units)
-    model_units = [each for each in executor.placed if each.model == number]
-    crowded = (devices - 1) - 0.5  # the other devices, of which one may have been idle half of the time
-    found = []
+    model_units = [unit for unit in executor.placed if unit.model == number]
+    crowded = (devices - 1) - 0.5  # other devices, of which one may have been idle half of the time
+    result = []
     for index in range(length):
-        turns = [each for each in model_units if each.unit % length == index]
-        late = [each for each in turns if each.unit >= length] or turns[-1:]
-        full = [each for each in late if _count_concurrent(each, executor.placed) > crowded] or late
-        found.append(_trimmed_mean([each.end - each.start for each in full]))
-    return found
+        turns = [unit for unit in model_units if unit.unit % length == index]
+        counted = [unit for unit in turns if unit.unit >= length] or turns[-1:]
+        full = [unit for unit in counted if _count_concurrent(unit, executor.placed) > crowded] or counted
+        result.append(_trimmed_mean([unit.end - unit.start for unit in full]))
+    return result
 
 
 def _count_concurrent(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
-    """How many other units ran at the same time, on average."""
     length = placed.end - placed.start
-    shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)
+    shared = sum(max(0.0, min(placed.end, other.end) - max(placed.start, other.start)) for other in others)
     return shared / length - 1 if length else 0.0
 
 
 def _merge_timings(all_of: Iterable[TransferTimings]) -> TransferTimings:
-    found = TransferTimings()
-    for each in all_of:
-        found.copied_in += each.copied_in
-        found.copied_out += each.copied_out
-        found.pauses += each.pauses
-    return found
+    merged = TransferTimings()
+    for timings in all_of:
+        merged.copied_in += timings.copied_in
+        merged.copied_out += timings.copied_out
+        merged.pauses += timings.pauses
+    return merged
 
 
 def _fit_line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of any transfer, and per byte: a line fitted through the measured sizes; neither is below zero."""
+    """Return seconds per transfer and per byte by a linear fit over measured sizes; neither is negative."""
     sizes = sorted({size for size, _ in samples})
     if not sizes:
         return 0.0, 0.0
-    took = [_trimmed_mean([seconds for size, seconds in samples if size == each]) for each in sizes]
-    slope, fixed = np.polyfit(sizes, took, 1) if len(sizes) > 1 else (0.0, took[0])
+    means = [_trimmed_mean([seconds for size, seconds in samples if size == sample_size]) for sample_size in sizes]
+    slope, fixed = np.polyfit(sizes, means, 1) if len(sizes) > 1 else (0.0, means[0])
     if slope < 0:
-        return statistics.mean(took), 0.0
+        return statistics.mean(means), 0.0
     if fixed < 0:
-        return 0.0, sum(took) / max(sum(sizes), 1)
+        return 0.0, sum(means) / max(sum(sizes), 1)
     return float(fixed), float(slope)
 
 
 def _trimmed_mean(seconds: Sequence[float]) -> float:
-    """The mean, because means add up to a makespan; from four values on without the longest, when another process may have disturbed it."""
+    """Mean, as means add up to a makespan; from four values on without the longest, which may be disturbed."""
     return statistics.mean(sorted(seconds)[:-1] if len(seconds) >= _LEAST_TRIMMED else seconds)
 
 
 def _transfer_seconds(
     function: UnitFunction, host_to_device: tuple[float, float], device_to_host: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """Seconds to load its shard, to store what it changes, and to load its boundary activations."""
-    sizes = {key: each.size * each.dtype.itemsize for key, each in zip(function.reads, function.specs, strict=True)}
+    """Return the seconds to load the shard, to store its changes, and to load the boundary activations."""
+    sizes = {key: spec.size * spec.dtype.itemsize for key, spec in zip(function.reads, function.specs, strict=True)}
     shard = sum(size for key, size in sizes.items() if key[0] in ("piece", "state"))
     changed = sum(size for key, size in sizes.items() if key in function.writes)
     return (

@@ -1,7 +1,4 @@
-"""Train a fleet: partition each model into shards that fit, compile their units for each device, profile them, and run them all.
-
-Predictions are checked here too: the simulator's schedule of the profiled units stands beside the measured one.
-"""
+"""Train a fleet: partition models into shards that fit, compile and profile their units, predict, and run them."""
 
 import threading
 import time
@@ -35,16 +32,17 @@ from workbench.multimodel.unit_chains import verify_names
 from workbench.reports.run_events import Progress
 from workbench.tracing.stage_partition.trace_network import network_of
 
-MAX_STAND_INS = 8  # virtual devices of this machine that one device stands in for, when units are only timed
+MAX_STAND_INS = 8  # virtual devices that one device stands in for if units are only timed
 
 
 def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands: CommandQueue | None = None) -> FleetMeasurement:
     """Train all models of the fleet on the attached devices, and measure the run.
 
-    With a folder it resumes from the checkpoint there, if there is one. `on_event` receives the events of `multimodel.training_events`;
-    `commands` are carried out meanwhile, each answered by `CommandDone` or `CommandRefused`. Raises `FleetError`: too few devices, a budget
-    smaller than one layer, data that run out, a folder that another training holds; `PipelineError` for a program that cannot be
-    partitioned; `EngineError` for what a user's function raises.
+    Resumes from a checkpoint in the fleet's folder. `on_event` receives the events of `multimodel.training_events`;
+    `commands` are carried out meanwhile, each answered by `CommandDone` or `CommandRefused`.
+
+    Raises `FleetError` for too few devices, a budget below one layer, too little data, or a folder in use;
+    `PipelineError` if a program cannot be partitioned; `EngineError` for errors of a user's function.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
@@ -52,13 +50,12 @@ def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands
         if commands is not None:
             threading.Thread(target=handle_commands, args=(run, commands, stage), daemon=True).start()
         return run.run()
-    except Exception as error:  # whatever a user's function or XLA raises
+    except Exception as error:  # a user's function or XLA may raise anything
         raise in_user_terms(error, fleet, stage.name) from error
 
 
 def time_fleet(fleet: Fleet, on_event: TrainingListener | None = None) -> FleetTimes:
-    """Partition the models and profile their units, compiled for one device, without training: what the simulator needs. Raises what
-    `train_fleet` does."""
+    """Profile the models' units on one device without training, for the simulator; raises like `train_fleet`."""
     stage = Stage(on_event or (lambda _: None))
     try:
         run = FleetRun(fleet, stage, train=False)
@@ -68,16 +65,16 @@ def time_fleet(fleet: Fleet, on_event: TrainingListener | None = None) -> FleetT
 
 
 class FleetRun:
-    """A fleet that is prepared, then run; `executor` takes changes on the way (a model that stops, a device that leaves).
+    """A fleet that is prepared, then run; `executor` takes changes during the run (a model stops, a device leaves).
 
-    `jobs` are its models as the simulator sees them, their units profiled; with `train=False` nothing more is prepared. It holds its folder
-    until it has run, or is garbage-collected.
+    `jobs`: its models with profiled units, as input of the simulator; with `train=False` nothing else is prepared. The
+    folder is locked until the run ends or the object is garbage-collected.
     """
 
     def __init__(self, fleet: Fleet, on_event: TrainingListener | None = None, *, train: bool = True) -> None:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
-        self._entering = threading.Lock()  # held while an added model writes into the folder, and while the folder is released
+        self._entering = threading.Lock()  # held while an added model writes to the folder, and while the folder is released
         with ExitStack() as stack:
             if train and fleet.folder is not None:
                 stack.enter_context(hold_folder(fleet.folder))
@@ -92,15 +89,15 @@ class FleetRun:
         self.cuts = self._partition_models(fleet.models, train=train)
         self._tell_stage("timing the units")
         profile = profile_units(self.cuts, fleet, self.devices)
-        self.jobs = [profile.job(each) for each in self.cuts]
+        self.jobs = [profile.job(cut) for cut in self.cuts]
         if fleet.policy == "exact" and train:
             self._tell_stage("solving for the shortest schedule")
             self.executor.scheduler.policy = prepare_policy(self.executor.scheduler.policy, self.jobs, len(self.devices))
         for device in self.devices:
             device.transfer_cost = profile.host_to_device
         if train:
-            for each, job in zip(self.cuts, self.jobs, strict=True):
-                self.executor.membership.add(self._model_run(each, job))
+            for cut, job in zip(self.cuts, self.jobs, strict=True):
+                self.executor.membership.add(self._model_run(cut, job))
 
     @property
     def model_runs(self) -> list[ModelRun]:
@@ -108,30 +105,28 @@ class FleetRun:
 
     @property
     def times(self) -> FleetTimes:
-        """The partitions, and the units as they were timed."""
         kind, budget, memory_limit = self.devices[0].device.device_kind, self.devices[0].budget, self.fleet.memory
-        starts, needs = tuple(each.starts for each in self.cuts), tuple(each.needs for each in self.cuts)
+        starts, needs = tuple(cut.starts for cut in self.cuts), tuple(cut.needs for cut in self.cuts)
         return FleetTimes(tuple(self.jobs), self.shards, kind, budget, self.compile_seconds, memory_limit, starts, needs)
 
     @property
     def shards(self) -> tuple[int, ...]:
-        """The number of shards of each model."""
-        return tuple(len(each.starts) for each in self.cuts)
+        return tuple(len(cut.starts) for cut in self.cuts)
 
     def add(self, model: FleetModel) -> None:
-        """Train one more model in this run, on its devices; the prediction is renewed and reported.
+        """Train one more model in this run; the prediction is updated and reported.
 
-        Raises `FleetError` for a name that is taken, for a layer that does not fit, and once the run has ended.
+        Raises `FleetError` for a duplicate name, a layer that does not fit, and once the run has ended.
         """
-        verify_names([*(each.model.name for each in self.model_runs), model.name])
-        self.executor.membership.verify_goes_on(model.name)
+        verify_names([*(run.model.name for run in self.model_runs), model.name])
+        self.executor.membership.verify_running(model.name)
         (cut,) = self._partition_models([model])
         self._tell_stage(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
-        with self.executor.membership.room(0, max(each.peak_bytes for each in cut.compiled[0])):
+        with self.executor.membership.room(0, max(unit.peak_bytes for unit in cut.compiled[0])):
             job = profile_units([cut], alone, self.devices[:1]).job(cut)
         with self._entering:
-            self.executor.membership.verify_goes_on(model.name)
+            self.executor.membership.verify_running(model.name)
             self.executor.membership.add(self._model_run(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
@@ -139,22 +134,20 @@ class FleetRun:
         self._tell_stage("training")
 
     def _predict_schedule(self) -> tuple[FleetSchedule, float]:
-        """The predicted schedule and the lower bound of the models so far, each from its arrival or from its checkpoint."""
-        arrivals = [
-            FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time
-        ]
-        count, names = len(self.devices), [each.model.name for each in self.model_runs]
-        resumed_units = [each.resumed_units for each in self.model_runs]
-        jobs = [each.truncate_job(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
+        """Predict schedule and lower bound of all current models, each from its arrival or its checkpoint."""
+        arrivals = [FleetEvent(run.arrival_time, "model comes", number) for number, run in enumerate(self.model_runs) if run.arrival_time]
+        count, names = len(self.devices), [run.model.name for run in self.model_runs]
+        resumed_units = [run.resumed_units for run in self.model_runs]
+        jobs = [run.truncate_job(job) for run, job in zip(self.model_runs, self.jobs, strict=True)]
         buffered, progress = self.fleet.double_buffer, FleetProgress.at_start(jobs, count, resumed_units)
         predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, events=arrivals, progress=progress)
         bound = lower_bound(jobs, count, resumed_units)
-        lengths = tuple(each.length for each in jobs)
+        lengths = tuple(job.length for job in jobs)
         self._tell(SchedulePredicted(tuple(names), count, bound, predicted.placed, self.times, tuple(resumed_units), lengths))
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
-        """Predict, train and measure; then the folder is released."""
+        """Predict, train and measure, and release the folder."""
         try:
             return self._train()
         finally:
@@ -165,47 +158,46 @@ class FleetRun:
         predicted, bound = self._predict_schedule()
         self._tell_stage("training")
         schedule = self.executor.run()
-        if any(each.arrival_time for each in self.model_runs):
+        if any(run.arrival_time for run in self.model_runs):
             predicted, bound = self._predict_schedule()
-        moved = sum(each.moved_bytes for each in self.devices)
-        moving, waited = sum(each.transfer_seconds for each in self.devices), sum(each.wait_seconds for each in self.devices)
+        moved = sum(device.moved_bytes for device in self.devices)
+        moving, waited = sum(device.transfer_seconds for device in self.devices), sum(device.wait_seconds for device in self.devices)
         return FleetMeasurement(
-            tuple(each.model.name for each in self.model_runs),
+            tuple(run.model.name for run in self.model_runs),
             self.fleet.policy,
             tuple(self.jobs),
             schedule,
             predicted,
             bound,
-            {each.model.name: tuple(each.losses) for each in self.model_runs},
+            {run.model.name: tuple(run.losses) for run in self.model_runs},
             self.shards,
             self.devices[0].device.device_kind,
             self.devices[0].budget,
-            tuple(each.peak for each in self.devices),
+            tuple(device.peak for device in self.devices),
             moved,
             max(0.0, 1 - waited / moving) if moving else 1.0,
             self.executor.scheduler.decision_seconds / max(self.executor.scheduler.decisions, 1),
             self.compile_seconds,
-            tuple(each.resumed_units for each in self.model_runs),
-            {each.model.name: each.ended for each in self.model_runs if each.ended},
-            tuple(each.model.name for each in self.model_runs if each.failure),
+            tuple(run.resumed_units for run in self.model_runs),
+            {run.model.name: run.ended for run in self.model_runs if run.ended},
+            tuple(run.model.name for run in self.model_runs if run.failure),
         )
 
     def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """A model's parameters by path, as they are on the host now, layers stacked again."""
+        """Return a model's current parameters on the host by path, with layers stacked."""
         model_run = find_run(self.model_runs, name)
         network = network_of(model_run.model.program)
-        found: dict[str, list[np.ndarray[Any, Any]]] = {}
+        pieces_by_path: dict[str, list[np.ndarray[Any, Any]]] = {}
         for number, ((leaf, _), _) in enumerate(network.flat.param_slices):
-            found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(model_run.store.get(("piece", number))))
-        return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
+            pieces_by_path.setdefault(network.parameter_paths[leaf], []).append(np.asarray(model_run.store.get(("piece", number))))
+        return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in pieces_by_path.items()}
 
     def _partition_models(self, models: Sequence[FleetModel], *, train: bool = True) -> list[PartitionedModel]:
-        """Where their shards begin, and their units on each device to train on. Unusable checkpoints are refused before anything is
-        compiled for them."""
+        """Partition models and compile their units; unusable checkpoints are refused before compiling."""
         devices = self.devices if train else self.devices[:1]
-        positions = [_read_position(each, self.fleet) if train else None for each in models]
-        starts = [self._find_starts(*each) for each in zip(models, positions, strict=True)]
-        return [self._compile_model(model, each, devices) for model, each in zip(models, starts, strict=True)]
+        positions = [_read_position(model, self.fleet) if train else None for model in models]
+        starts = [self._find_starts(model, position) for model, position in zip(models, positions, strict=True)]
+        return [self._compile_model(model, first_blocks, devices) for model, first_blocks in zip(models, starts, strict=True)]
 
     def _find_starts(self, model: FleetModel, position: Mapping[str, Any] | None) -> tuple[int, ...]:
         self._tell_stage(f"cutting `{model.name}`", model.name)
@@ -216,14 +208,13 @@ class FleetRun:
 
     def _compile_model(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> PartitionedModel:
         start = time.perf_counter()
-        units, facts = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
-        self._tell_stage(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
-        compiled = compile_units(model.program, starts, [each.device for each in devices])
+        units, device_count = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
+        self._tell_stage(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {device_count}", model.name)
+        compiled = compile_units(model.program, starts, [device.device for device in devices])
         self.compile_seconds += time.perf_counter() - start
         return PartitionedModel(model, starts, compiled)
 
     def _model_run(self, cut: PartitionedModel, job: Job) -> ModelRun:
-        """The model run in its initial state, or as its checkpoint has it."""
         model = cut.model
         store = HostStore(
             _model_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_sharding(self.devices[0].device)
@@ -241,7 +232,6 @@ class FleetRun:
         return model_run
 
     def _tell_stage(self, stage: str, model: str = "") -> None:
-        """Report the stage, and the model that it concerns, if any."""
         self._tell(Progress(stage, model=model))
 
 
@@ -250,7 +240,6 @@ def _model_folder(model: FleetModel, fleet: Fleet) -> Path | None:
 
 
 def _read_position(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
-    """The model's position by its checkpoint; raises `FleetError` for one that is damaged, or of another program."""
     folder = _model_folder(model, fleet)
     position = Checkpoint(folder).peek_position() if folder is not None and folder.exists() else None
     if position is not None:
@@ -259,36 +248,33 @@ def _read_position(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
 
 
 def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[int, ...] | None = None) -> None:
-    """Raises `FleetError` for the checkpoint of another program, or of one whose shards begin elsewhere."""
     if position["fingerprint"] != model.program.fingerprint or starts not in (None, tuple(position["cuts"])):
         raise FleetError(
-            f"The checkpoint of `{model.name}` is of another program or another partition.",
+            f"The checkpoint of `{model.name}` belongs to another program or partition.",
             ["train the original program", "give another folder"],
         )
 
 
 def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
-    """The devices to train on; without training, the first virtual device of this machine stands in for as many as are planned."""
+    """Return the devices to train on; without training, one virtual device stands in for all planned ones."""
     first = jax.local_devices()[0]
     _verify_hardware(fleet, first.device_kind)
     if train:
-        found = _find_attached_devices(fleet)
+        devices = _find_attached_devices(fleet)
     else:
-        found = [first] * (min(count_devices(fleet), MAX_STAND_INS) if first.platform == "cpu" else 1)
-    return [FleetDevice(i, each, _find_budget(fleet, each)) for i, each in enumerate(found)]
+        devices = [first] * (min(count_devices(fleet), MAX_STAND_INS) if first.platform == "cpu" else 1)
+    return [FleetDevice(i, device, _find_budget(fleet, device)) for i, device in enumerate(devices)]
 
 
 def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
-    """The devices to train on: as many as the fleet names, else one per model up to the number attached."""
     devices = jax.local_devices()
-    wanted, attached = count_devices(fleet, len(devices)), len(devices)
-    if wanted > attached:
-        raise FleetError(f"The fleet needs {wanted} devices; {attached} are attached.", [f"use {attached}", "attach more"])
-    return devices[:wanted]
+    needed, attached = count_devices(fleet, len(devices)), len(devices)
+    if needed > attached:
+        raise FleetError(f"The fleet needs {needed} devices; {attached} are attached.", [f"use {attached}", "attach more"])
+    return devices[:needed]
 
 
 def _verify_hardware(fleet: Fleet, attached: str) -> None:
-    """Raises `FleetError` for a fleet that is planned for other devices than the attached ones."""
     if fleet.hardware is not None and not is_device_kind(fleet.hardware, attached):
         raise FleetError(
             f"The fleet is planned for {fleet.hardware}; the devices here are `{attached}`.",
@@ -297,14 +283,13 @@ def _verify_hardware(fleet: Fleet, attached: str) -> None:
 
 
 def _find_budget(fleet: Fleet, device: jax.Device) -> int | None:
-    """Bytes of a device that may be used: the requested budget, limited by the device's memory."""
     stats = device.memory_stats() or {}
     bytes_limit = stats.get("bytes_limit")
-    return min((each for each in (fleet.memory, bytes_limit) if each is not None), default=None)
+    return min((limit for limit in (fleet.memory, bytes_limit) if limit is not None), default=None)
 
 
 def _initialize_state(model: FleetModel) -> Sequence[Any]:
-    """The initial state, made on the host: it may be larger than any device."""
+    """Create the initial state on the host, since it may be larger than any device."""
     step = model.program.step
     host = jax.local_devices(backend="cpu")[0]
     with jax.default_device(host):

@@ -1,4 +1,4 @@
-"""Chooses which unit a device runs next, under one lock, with the same policy code as the simulator."""
+"""Choose the next unit of each device, under one lock, with the policy code of the simulator."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from workbench.multimodel import Candidate, Policy, ScheduledUnit
 
 @dataclass(eq=False)
 class UnitDispatch:
-    """One unit on one device, from the decision on."""
+    """One unit dispatched to one device."""
 
     device: int
     model_run: int
@@ -21,23 +21,23 @@ class UnitDispatch:
     unit: CompiledUnit
     arrays: Arrays
     since: float
-    follows: bool  # for the unit before it, on the same device, which may still run
-    overwrites: bool = False  # what that unit leaves behind, which must be on the host first
-    after: float | None = None  # when the unit before it on the device ended, if it was chosen by then
-    began: float | None = None  # of computation
-    claimed: int = 0  # claimed on the device
+    follows: bool  # whether it is the successor of the preceding unit on the device, which may still run
+    overwrites: bool = False  # whether it overwrites results of that unit, which must be on the host first
+    after: float | None = None  # end of the preceding unit on the device, if this one was chosen by then
+    began: float | None = None  # start of computation
+    claimed: int = 0  # bytes claimed on the device
     following: "UnitDispatch | None" = None
 
 
 class UnitScheduler:
-    """The models, and the units under way. `changed` is the lock, notified when a model, device or memory is free; a `failure` ends all."""
+    """Models and dispatched units. `changed` is the lock, notified when anything becomes free; `failure` ends the run."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.model_runs: list[ModelRun] = []
-        self.dispatches: list[UnitDispatch] = []  # dispatched, and not yet back on the host
-        self.placed: list[ScheduledUnit] = []  # the units that have run
-        self.ended = False  # no device works any more
+        self.dispatches: list[UnitDispatch] = []  # without results on the host so far
+        self.placed: list[ScheduledUnit] = []  # finished units
+        self.ended = False  # all devices have stopped
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
         self.decisions, self.decision_seconds = 0, 0.0
@@ -50,23 +50,19 @@ class UnitScheduler:
             self.changed.notify_all()
 
     def next_unit(self, device: FleetDevice) -> UnitDispatch | None:
-        """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and its units
-        are to be repeated. Raises the error the device failed with."""
+        """Return the device's next unit once a model is idle; `None` once all are done. Raises the device's error."""
         with self.changed:
             while self._is_running(device) and device.available:
                 candidates = [] if device.reserved else self._list_idle()
                 if candidates:
                     return self._dispatch_unit(device, self._choose_model(candidates), {}, follows=False)
-                if all(each.done >= each.last for each in self.model_runs):
+                if all(model_run.done >= model_run.last for model_run in self.model_runs):
                     return None
                 self.changed.wait()
             return None
 
     def choose_ahead(self, device: FleetDevice, dispatch: UnitDispatch, written: Arrays) -> UnitDispatch | None:
-        """The unit that follows `dispatch`, chosen while that runs; `None` where nothing can be loaded beside it.
-
-        The successor of the running unit on the same device needs no transfer of what that leaves behind.
-        """
+        """Return the unit to load while `dispatch` runs, whose successor needs no transfer; `None` if none fits."""
         with self.changed:
             follows = dispatch.index + 1 < self.model_runs[dispatch.model_run].last
             candidates = [*([self._candidate(dispatch.model_run, here=True)] if follows else []), *self._list_idle()]
@@ -74,28 +70,26 @@ class UnitScheduler:
                 return None
             chosen = self._choose_model(candidates)
             if not device.fits(self._unit(chosen, device).input_bytes):
-                return None  # asked again when this one is done: waiting here for memory that this one holds would deadlock
+                return None  # retried after the running unit: waiting for memory that it holds would deadlock
             if chosen != dispatch.model_run:
                 return self._dispatch_unit(device, chosen, {}, follows=False)
             retained = {key: array for key, array in dispatch.arrays.items() if key not in written and key[0] != "batch"}
             return self._dispatch_unit(device, chosen, retained | written, follows=True)
 
     def wait_for(self, device: FleetDevice, model_run: ModelRun, done: int) -> None:
-        """Wait until so many units of a model are on the host. Raises the error the device failed with."""
+        """Wait until `done` units of a model are on the host. Raises the device's error if it has failed."""
         with self.changed:
             while model_run.done < done and self._is_running(device):
                 self.changed.wait()
 
     def claim(self, device: FleetDevice, count: int, own_bytes: int, dispatch: UnitDispatch) -> None:
-        """Claim memory, once results under way to the host have left it; the device refuses what can never fit. Raises the error it failed
-        with."""
+        """Claim memory once results have left it, unless the size can never fit. Raises the device's error."""
         while self._is_running(device) and not device.fits(count) and device.used_bytes > own_bytes:
             self.changed.wait()
         device.claim(count, f"Unit {dispatch.index} of `{self.model_runs[dispatch.model_run].model.name}`")
         dispatch.claimed += count
 
     def release_unit(self, device: FleetDevice, dispatch: UnitDispatch) -> None:
-        """Free the memory of a unit that is done, or will not be."""
         self.dispatches.remove(dispatch)
         device.release(dispatch.claimed)
         self.changed.notify_all()
@@ -107,23 +101,26 @@ class UnitScheduler:
         self.changed.notify_all()
 
     def requeue_units(self, device: FleetDevice) -> None:
-        """Return the units that were begun there and are not done to the scheduler: all at once, and only when the device can complete none
-        of them any more, else two devices would run the same unit."""
-        for each in [each for each in self.dispatches if each.device == device.number]:
-            self.release_unit(device, each)
-            self.model_runs[each.model_run].begun = self.model_runs[each.model_run].done
+        """Return the device's unfinished units to the scheduler.
+
+        All at once, and only when the device can no longer complete any of them; otherwise two devices would run the
+        same unit.
+        """
+        for dispatch in [dispatch for dispatch in self.dispatches if dispatch.device == device.number]:
+            self.release_unit(device, dispatch)
+            self.model_runs[dispatch.model_run].begun = self.model_runs[dispatch.model_run].done
 
     def progress_of(self, model_run: ModelRun) -> Mapping[str, int]:
         with self.changed:
             return {"done": model_run.done, "of": model_run.last}
 
     def _is_running(self, device: FleetDevice) -> bool:
-        """`False` once the run has failed; raises the error the device failed with."""
+        """Return `False` once the run has failed; raises the device's error if it has failed."""
         device.verify_sound()
         return self.failure is None
 
     def _list_idle(self) -> list[Candidate]:
-        return [self._candidate(i) for i, each in enumerate(self.model_runs) if each.is_idle]
+        return [self._candidate(i) for i, model_run in enumerate(self.model_runs) if model_run.is_idle]
 
     def _choose_model(self, candidates: list[Candidate]) -> int:
         start = time.perf_counter()
@@ -142,14 +139,13 @@ class UnitScheduler:
         return model_run.units[device.number][model_run.begun % len(model_run.job.units)]
 
     def _dispatch_unit(self, device: FleetDevice, chosen: int, arrays_near: Arrays, *, follows: bool) -> UnitDispatch:
-        """Dispatch the model's next unit to this device, with those of its arrays that are already there."""
         model_run, unit = self.model_runs[chosen], self._unit(chosen, device)
         now = time.perf_counter()
-        here = {key: arrays_near[key] for key in unit.unit.reads if key in arrays_near}
-        overwrites = any(unit.unit.reads[index_in_reads] in here for index_in_reads in unit.unit.donated)
-        found = UnitDispatch(device.number, chosen, model_run.begun, unit, here, now, follows, overwrites)
-        self.dispatches.append(found)
+        local_arrays = {key: arrays_near[key] for key in unit.unit.reads if key in arrays_near}
+        overwrites = any(unit.unit.reads[index_in_reads] in local_arrays for index_in_reads in unit.unit.donated)
+        dispatch = UnitDispatch(device.number, chosen, model_run.begun, unit, local_arrays, now, follows, overwrites)
+        self.dispatches.append(dispatch)
         model_run.begun += 1
         model_run.started = now - self.began
-        self.claim(device, unit.input_bytes, 0, found)
-        return found
+        self.claim(device, unit.input_bytes, 0, dispatch)
+        return dispatch

@@ -1,4 +1,4 @@
-"""The operations of a compiled program that take time, with the compiler's own estimate where it gives one (a TPU's cycles)."""
+"""Operations of a compiled program that take time, with the compiler's estimate if there is one (a TPU's cycles)."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from workbench.spmd.hlo_module import (
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, Array
 from workbench.spmd.locate_xla_collectives import kind_of
 
-_UNTIMED_OPCODES = (  # these name, hold or order values; control flow takes the time of what it runs
+_UNTIMED_OPCODES = (  # these name, hold or order values; control flow takes the time of its callees
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all", "add-dependency"),
     *("partition-id", "replica-id", "optimization-barrier", "domain", "rng-get-and-update-state"),
 )
@@ -30,17 +30,18 @@ _UNTIMED_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "As
 
 
 def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
-    """One record per instruction; scalar arithmetic (loop counters, addresses) and collectives are left out.
+    """Return one record per instruction, without scalar arithmetic (loop counters, addresses) and collectives.
 
-    `clock` in Hz turns the compiler's cycles into seconds. Copies between the device's memories that run beside other work are of kind
-    `prefetch` and have no time. `bytes` are those in the device's main memory: what is in on-chip memory is not counted.
+    `clock` in Hz converts the compiler's cycles to seconds. Copies between the device's memories that overlap with
+    other work are of kind `prefetch` and have no time. `bytes` are in the device's main memory; on-chip memory is not
+    counted.
     """
     lines = SourceLines(module)
     return tuple(_read_kernel(module, visit, lines, clock) for visit in visit_kernels(module))
 
 
 def visit_kernels(module: HloModule) -> Iterator[InstructionVisit]:
-    """The instructions that `kernels_of` has a record of."""
+    """Yield the instructions of the records of `kernels_of`."""
     return (visit for visit in module.visits() if visit.within is None and _is_work(module, visit))
 
 
@@ -57,10 +58,9 @@ def _is_work(module: HloModule, visit: InstructionVisit) -> bool:
 
 
 def _only_communicates(module: HloModule, fusion: HloInstruction) -> bool:
-    """The fusions that start, await or are a collective, as opposed to those that compute beside one."""
-    inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
-    communicates = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
-    return communicates and not any(is_dot(each) for each in inside)
+    inside = [instruction for name in module.callees(fusion) for instruction in module.computations[name].values()]
+    communicates = any(kind_of(instruction.opcode) or "AsyncCollective" in instruction.fields.custom_call_target for instruction in inside)
+    return communicates and not any(is_dot(instruction) for instruction in inside)
 
 
 def _list_arrays(computation: Computation, instruction: HloInstruction) -> Iterator[Array]:
@@ -89,14 +89,14 @@ def _read_kernel(module: HloModule, visit: InstructionVisit, lines: SourceLines,
 def _count_flops(module: HloModule, visit: InstructionVisit) -> int:
     if visit.instruction.opcode not in WRAPPERS:
         return flops_of(visit.computation, [visit.instruction])
-    return sum(flops_of(computation, [each]) for computation, each in instructions_within(module, visit.instruction))
+    return sum(flops_of(computation, [instruction]) for computation, instruction in instructions_within(module, visit.instruction))
 
 
 def _count_bytes(module: HloModule, visit: InstructionVisit) -> int:
-    """Bytes read and written in main memory. For an array that is only sliced, or updated in place, only the slice counts."""
+    """Bytes read and written in main memory; of an array that is sliced or updated in place, only the slice."""
     instruction, computation = visit.instruction, visit.computation
-    if module.printed_opcode(instruction) in MOVES:  # its shape contains source and destination
-        return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
+    if module.printed_opcode(instruction) in MOVES:  # the shape contains source and destination
+        return max((array.bytes for array in instruction.arrays if array.space == DEVICE_MEMORY), default=0)
     body = body_of(module, instruction)
     read = sum(
         _count_read_bytes(body, position, array) if body else array.bytes
@@ -112,25 +112,25 @@ def _count_read_bytes(body: Computation, position: int, array: Array) -> int:
     if parameter is None:
         return array.bytes
     users = _find_users(body, parameter)
-    if users and all(each.opcode in SLICES for each in users):
-        return sum(each.bytes for each in users)
-    if users and all(each.opcode == "dynamic-update-slice" and each.operands[0] == parameter.name for each in users):
+    if users and all(user.opcode in SLICES for user in users):
+        return sum(user.bytes for user in users)
+    if users and all(user.opcode == "dynamic-update-slice" and user.operands[0] == parameter.name for user in users):
         return 0
     return array.bytes
 
 
 def _find_users(body: Computation, value: HloInstruction) -> list[HloInstruction]:
-    """Those that read a value, bitcasts looked through."""
-    users = [each for each in body.values() if value.name in each.operands]
-    return [found for each in users for found in (_find_users(body, each) if each.opcode == "bitcast" else [each])]
+    """Return the readers of a value, through bitcasts."""
+    users = [user for user in body.values() if value.name in user.operands]
+    return [reader for user in users for reader in (_find_users(body, user) if user.opcode == "bitcast" else [user])]
 
 
 def _count_written_bytes(body: Computation | None, instruction: HloInstruction) -> int:
     results = instruction.arrays
     root = root_of(body) if body else None
     if body is None or root is None:
-        return sum(each.bytes for each in results if each.space == DEVICE_MEMORY)
-    made = [body[name] for name in root.operands] if root.opcode == "tuple" else [root]
+        return sum(result.bytes for result in results if result.space == DEVICE_MEMORY)
+    sources = [body[name] for name in root.operands] if root.opcode == "tuple" else [root]
     return sum(
-        updated_bytes(body, source) or array.bytes for array, source in zip(results, made, strict=False) if array.space == DEVICE_MEMORY
+        updated_bytes(body, source) or array.bytes for array, source in zip(results, sources, strict=False) if array.space == DEVICE_MEMORY
     )

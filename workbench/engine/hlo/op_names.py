@@ -1,4 +1,4 @@
-"""Parse the name of an instruction, `jit(step)/jvp(mlp)/dot_general`: the scope and the primitive it comes from, as JAX wrote them."""
+"""Parse instruction names such as `jit(step)/jvp(mlp)/dot_general`: scope and primitive as written by JAX."""
 
 import re
 from functools import cache
@@ -14,29 +14,29 @@ _SCAN_SLICE = re.compile(r"/jit\(dynamic_(?:update_)?index_in_dim\)")
 
 
 def path_of(instruction: HloInstruction) -> str:
-    """The path in the planner's form, `mlp/dot_general`; empty if the compiler itself added the instruction."""
+    """Return the path in the planner's form, `mlp/dot_general`; empty if the compiler added the instruction."""
     return readable_path(instruction.op_name)
 
 
 def path_of_value(instruction: HloInstruction) -> str:
-    """The path without the slicing operations of a scan; empty where no scope is named."""
+    """Return the path without a scan's slicing operations; empty without a scope."""
     return readable_path(_SCAN_SLICE.sub("", instruction.op_name)) if "/" in instruction.op_name else ""
 
 
 def is_of_dot(instruction: HloInstruction) -> bool:
-    """Whether it comes from a `dot_general`, whatever its opcode is."""
+    """Return whether the instruction comes from a `dot_general`, whatever its opcode."""
     return _DOT.search(instruction.op_name) is not None
 
 
 def is_indexing(path: str) -> bool:
-    """Whether a path says that a value was only sliced out of another or written into one."""
+    """Return whether a path only slices a value from another or writes it into one."""
     return _INDEXING.search(path) is not None
 
 
-# The user's source line that each instruction of a compiled program comes from.
+# Source lines in the user's code of a compiled program's instructions.
 #
-# A module keeps call stacks in four tables, numbered from 1; an instruction names its innermost frame, a frame its location and the frame
-# that called it. Where a compiler keeps no tables, file and line are in the instruction's metadata.
+# A module has call stacks in four tables, numbered from 1; an instruction names its innermost frame, a frame its location and the frame
+# that called it. Without such tables, file and line are in the instruction's metadata.
 
 
 class SourceLines:
@@ -47,7 +47,7 @@ class SourceLines:
         self._line = cache(self._user_line)
 
     def of(self, instruction: HloInstruction) -> str:
-        """`gpt.py:42`, the innermost line in the user's code; empty if there is none."""
+        """Return `gpt.py:42`, the innermost line in the user's code; empty if there is none."""
         metadata = instruction.fields.metadata
         if metadata.source_file:
             return "" if is_library(metadata.source_file) else short_line(metadata.source_file, metadata.source_line)

@@ -1,4 +1,4 @@
-"""Read a compiled program into the record that every view shares."""
+"""Read a compiled program into the record shared by all views."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY
 
 READER_VERSION = 5
-"""Raised when the reader changes, so that records read before are read again: from the stored module, without compiling again."""
+"""Incremented when the reader changes, so that older records are read again from the stored module without recompiling."""
 
 
 def read_compiled(
@@ -30,8 +30,7 @@ def read_compiled(
     compile_seconds: float = 0.0,
     compiler: str = "",
 ) -> Compiled:
-    """Read the module, `compiled.memory_analysis()` and, where it is known, the buffer assignment of a program partitioned over `mesh`;
-    `clock` in Hz."""
+    """Read module, `memory_analysis()` and buffer assignment of a program partitioned over `mesh`; `clock` in Hz."""
     memory_record = read_memory_analysis(memory, on_tpu=compiler.startswith("libtpu"))
     if packed is not None:
         memory_record = replace(memory_record, temporary=packed.live, packed=packed.heap)
@@ -40,7 +39,7 @@ def read_compiled(
 
 
 def refresh_record(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float | None) -> Compiled:
-    """The record with everything derived from the module by today's reader."""
+    """Update all figures of a record that the current reader derives from the module."""
     timeline = timeline_of(module)
     return replace(
         compiled,
@@ -54,9 +53,9 @@ def refresh_record(compiled: Compiled, module: HloModule, mesh: Mesh, clock: flo
 
 
 def read_memory_analysis(memory: Any, *, on_tpu: bool) -> CompiledMemory:
-    """Read `memory_analysis()`."""
+    """Read `memory_analysis()`, with an estimate of temporaries for TPUs."""
     host = memory.host_argument_size_in_bytes + memory.host_output_size_in_bytes - memory.host_alias_size_in_bytes
-    found = CompiledMemory(
+    record = CompiledMemory(
         arguments=memory.argument_size_in_bytes,
         outputs=memory.output_size_in_bytes,
         aliased=memory.alias_size_in_bytes,
@@ -64,34 +63,34 @@ def read_memory_analysis(memory: Any, *, on_tpu: bool) -> CompiledMemory:
         code=memory.generated_code_size_in_bytes,
         host=host + memory.host_temp_size_in_bytes,
         stated=memory.temp_size_in_bytes,
-        stated_peak=getattr(memory, "peak_memory_in_bytes", 0),  # not every back end fills in this field
+        stated_peak=getattr(memory, "peak_memory_in_bytes", 0),  # not set by every back end
     )
-    return replace(found, temporary=_estimate_temporaries(found)) if on_tpu else found
+    return replace(record, temporary=_estimate_temporaries(record)) if on_tpu else record
 
 
 def _estimate_temporaries(memory: CompiledMemory) -> int:
-    """Lower bound, in bytes, of libtpu's temporaries in the device's memory.
+    """Lower bound in bytes of libtpu's temporaries in device memory.
 
-    libtpu states the size of their heap with what it logs as fragmentation added once more; the heap is at least half of that, and no
-    smaller than its live bytes, which are the peak less arguments and results. Four heaps were logged as 13.73, 3.18, 2.59 and 0.69 GiB:
-    stated are 16.83, 3.18, 2.95 and 0.83 GiB, alive 13.73, 3.17, 2.59 and 0.54 GiB (libtpu 0.0.42.1). The peak is that of the largest heap
-    alone: where temporaries fit in on-chip memory, that heap's.
+    libtpu reports their heap size plus the logged fragmentation a second time; the heap is at least half of that, and
+    at least its live bytes, which are the peak less arguments and results. Four heaps were logged as 13.73, 3.18, 2.59
+    and 0.69 GiB; reported are 16.83, 3.18, 2.95 and 0.83 GiB, live 13.73, 3.17, 2.59 and 0.54 GiB (libtpu 0.0.42.1).
+    The peak is that of the largest heap alone, which may be in on-chip memory if temporaries fit there.
     """
     if not memory.stated_peak:
         return memory.stated
     return min(memory.stated, max(memory.stated_peak - memory.arguments_and_outputs, memory.stated // 2))
 
 
-# The memory of a compiled step over its schedule: bytes of live temporaries, and which they are at the peak.
+# Memory of a compiled step over its schedule: bytes of live temporaries, and their list at the peak.
 #
-# It is exact as to which buffers are alive; a real allocation adds fragmentation. Memory that is allocated for a result holds temporaries
-# until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
+# Live buffers are exact; a real allocation adds fragmentation. Memory allocated for a result holds temporaries
+# until the result is made, one after the other, as XLA reuses allocations (`buffer_assignment.cc`).
 
-LARGEST = 20  # buffers named at the peak
+LARGEST = 20  # number of buffers named at the peak
 
 
 class MemoryTimeline(NamedTuple):
-    """The live bytes over the schedule, in the form of `Compiled.alive` and `Compiled.alive_at_peak`."""
+    """Live bytes over the schedule, in the form of `Compiled.alive` and `Compiled.alive_at_peak`."""
 
     alive: tuple[tuple[str, int], ...]
     at_peak: tuple[tuple[str, int], ...]
@@ -102,20 +101,22 @@ class MemoryTimeline(NamedTuple):
 
 
 def timeline_of(module: HloModule) -> MemoryTimeline:
-    """Temporaries in the device's memory at every instruction that changes them, without those placed in a result's allocation."""
+    """Temporaries in device memory at every instruction that changes them, except those in a result's allocation."""
     schedule = schedule_of(module)
-    buffers = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
-    temporaries = _drop_placed_in_results([each for each in buffers if each.is_temporary], [each for each in buffers if each.is_result])
+    buffers = [buffer for buffer in schedule.buffers if buffer.space == DEVICE_MEMORY and buffer.bytes]
+    temporaries = _drop_placed_in_results(
+        [buffer for buffer in buffers if buffer.is_temporary], [buffer for buffer in buffers if buffer.is_result]
+    )
     counts = _count_alive_bytes(schedule, temporaries)
-    top = max(range(len(counts)), key=counts.__getitem__, default=0)
-    return MemoryTimeline(tuple(_list_changes(schedule, counts)), tuple(_list_largest(module, temporaries, top)))
+    peak_position = max(range(len(counts)), key=counts.__getitem__, default=0)
+    return MemoryTimeline(tuple(_list_changes(schedule, counts)), tuple(_list_largest(module, temporaries, peak_position)))
 
 
 def _drop_placed_in_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
-    """The temporaries that find no room in a result's allocation, which is filled largest first."""
-    reserved = [(each.bytes, each.spans) for each in results]
+    """Return the temporaries that do not fit into a result's allocation; these are filled largest first."""
+    reserved = [(result.bytes, result.spans) for result in results]
     remaining = []
-    for temporary in sorted(temporaries, key=lambda each: -each.bytes):
+    for temporary in sorted(temporaries, key=lambda buffer: -buffer.bytes):
         spans = temporary.spans
         free_spans = next((used for size, used in reserved if size >= temporary.bytes and not _overlap(used, spans)), None)
         if free_spans is None:
@@ -130,49 +131,45 @@ def _overlap(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -
 
 
 def _count_alive_bytes(schedule: BufferSchedule, temporaries: Iterable[Buffer]) -> list[int]:
-    """Bytes alive at each position."""
     change = [0] * (len(schedule.steps) + 1)
-    for each in temporaries:
-        for first, last in each.spans:
-            change[first] += each.bytes
-            change[last + 1] -= each.bytes
+    for buffer in temporaries:
+        for first, last in buffer.spans:
+            change[first] += buffer.bytes
+            change[last + 1] -= buffer.bytes
     return list(accumulate(change[:-1]))
 
 
 def _list_changes(schedule: BufferSchedule, counts: list[int]) -> Iterable[tuple[str, int]]:
-    before = -1
+    previous = -1
     for step, count in zip(schedule.steps, counts, strict=True):
-        if count != before:
+        if count != previous:
             yield step.name, count
-        before = count
+        previous = count
 
 
 def _list_largest(module: HloModule, temporaries: Iterable[Buffer], top: int) -> Iterable[tuple[str, int]]:
-    buffers = [each for each in temporaries if any(first <= top <= last for first, last in each.spans)]
-    return [(_buffer_path(module, each), each.bytes) for each in sorted(buffers, key=lambda each: -each.bytes)[:LARGEST]]
+    buffers = [buffer for buffer in temporaries if any(first <= top <= last for first, last in buffer.spans)]
+    return [(_buffer_path(module, buffer), buffer.bytes) for buffer in sorted(buffers, key=lambda buffer: -buffer.bytes)[:LARGEST]]
 
 
 def _buffer_path(module: HloModule, buffer: Buffer) -> str:
-    """The display name of a buffer: the operation whose result is in it; for stacked ones, what a loop writes into the stack."""
     makers = list(buffer.makers)
-    named = [path for each in makers for path in _list_paths(module, each)]
-    telling = [path for path in named if not is_indexing(path)]
-    return next(iter(telling or named), "") or makers[0].name
+    paths = [path for maker in makers for path in _list_paths(module, maker)]
+    value_paths = [path for path in paths if not is_indexing(path)]
+    return next(iter(value_paths or paths), "") or makers[0].name
 
 
 def _list_paths(module: HloModule, instruction: HloInstruction) -> Iterable[str]:
-    """Paths of the values that an update writes, then of the instruction itself."""
     if instruction.opcode == "fusion":
         for name in module.callees(instruction):
             body = module.computations[name]
-            updates = (each for each in body.values() if each.opcode == "dynamic-update-slice")
+            updates = (inner for inner in body.values() if inner.opcode == "dynamic-update-slice")
             for update in updates:
                 yield from _walk_upstream(body, update.operands[1])
     yield from _walk_upstream(module.home_of(instruction), instruction.name)
 
 
 def _walk_upstream(body: Computation, name: str) -> Iterable[str]:
-    """Paths along the first operands of a value, nearest first."""
     while name:
         instruction = body[name]
         if path := path_of_value(instruction):

@@ -1,6 +1,6 @@
-"""All stages of a pipelined plan, compiled: their tasks, their updates, the initialisation of their state."""
+"""All stages of a pipelined plan, compiled: their tasks, updates, and state initialization."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from workbench.core.schedules import schedule_named
 from workbench.core.schedules.schedule import Kind, Orders
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.engine.mpmd import stage_programs
 from workbench.engine.mpmd.stage_programs import CompiledTask, Compiler, StageDevices, StagePrograms, partial_sum_sharding, stage_devices
 from workbench.engine.spmd.device_mesh import device_mesh, put_sharded
 from workbench.pipeline.estimate_block_cost import make_stage_context
@@ -31,26 +30,30 @@ from workbench.tracing.stage_partition.stage_update import StageUpdate, accumula
 
 
 class Sample(NamedTuple):
-    """Devices to compile for without running. Each stage is compiled over the whole mesh, all of whose devices then do what those of one
-    stage do: a compiler accepts a whole mesh of absent hardware, but no part of it."""
+    """Devices to compile for without running.
+
+    Each stage is compiled over the whole mesh, all of whose devices then act as those of one stage: a compiler accepts
+    only a whole mesh of absent hardware.
+    """
 
     mesh: jax.sharding.Mesh
     compiler: Compiler
 
 
 SpecsAndShardings = tuple[list[jax.ShapeDtypeStruct], list[NamedSharding]]
-TaskKey = tuple[Kind, int, bool]  # kind, stage, whether its micro-batch is recomputed
+_SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
+TaskKey = tuple[Kind, int, bool]  # kind, stage, whether the micro-batch is recomputed
 
 
 @dataclass
 class Stages:
     """The stages of a plan on their devices.
 
-    - `tasks[kind, stage, recompute]`: compiled tasks; one that has nothing to compute is missing;
-    - `compiled_sums[stage]` of the partial sums that it has, if any: of parameter slices `split(stage)`;
-    - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled;
-    - `compiled_zeros[stage]` of its sums of gradients, its own and those borrowed;
-    - where the optimiser takes sums over all parameters, `compiled_terms[stage]` of them, and `add_up(*terms) -> sums`.
+    - `tasks[kind, stage, recompute]`: compiled tasks; empty ones are missing;
+    - `compiled_sums[stage]`: sums of its partial sums, if any, of the parameter slices `partial_sum_params(stage)`;
+    - `updates[stage]`, and the compiled `finish(*losses, *weights) -> (loss, total weight)`;
+    - `compiled_zeros[stage]`: initial gradient sums, owned and borrowed;
+    - `compiled_terms[stage]` and `add_up(*terms) -> sums`, if the optimizer takes sums over all parameters.
     """
 
     plan: Plan
@@ -80,22 +83,27 @@ class Stages:
         return owners(self.partition)
 
     def borrowed_params(self, stage: int) -> tuple[int, ...]:
-        """The parameter slices that a stage uses and another one updates."""
-        return tuple(param_slice for param_slice in self.partition.virtual_stages[stage].param_slices if self.owners[param_slice] != stage)
+        """Parameter slices that a stage uses and another one updates."""
+        used = self.trained_params(stage)
+        return tuple(param_slice for param_slice in used if self.owners[param_slice] != stage)
+
+    def trained_params(self, stage: int) -> tuple[int, ...]:
+        """Parameter slices that a stage uses and that have a gradient."""
+        network = self.partition.network
+        return tuple(param_slice for param_slice in self.partition.virtual_stages[stage].param_slices if network.trains(param_slice))
 
     def borrowed_grads(self, stage: int) -> tuple[tuple[int, int], ...]:
-        """(index among the owned, other stage) for each parameter slice of this stage that another one uses too."""
+        """Return (index among the owned, other stage) for each parameter slice of this stage that another one uses too."""
         owned = self.updates[stage].owned
         shared = self.partition.shared
         return tuple((place, user) for place, param_slice in enumerate(owned) for user in shared.get(param_slice, ()) if user != stage)
 
     def partial_sum_params(self, stage: int) -> tuple[int, ...]:
-        """The parameter slices for whose gradient a stage keeps partial sums until the end of a step."""
+        """Parameter slices whose gradients a stage keeps as partial sums until the end of a step."""
         places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
         return tuple(self.partition.virtual_stages[stage].param_slices[place] for place in sorted(places))
 
     def total(self, stage: int, param_slice: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
-        """The sum of a parameter slice's gradients on a stage, and its sharding."""
         spec = accumulator(_param_slice_spec(self, param_slice), self.partition.network.sums)
         place = param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
@@ -116,18 +124,15 @@ class Stages:
         return self.programs[stage].devices
 
     def init_state(self) -> Mapping[tuple[str, int, int], jax.Array]:
-        """Parameters, optimiser state and sums of gradients at the start of training, by slot name; each is created on its own devices."""
-        found: dict[tuple[str, int, int], jax.Array] = {}
+        """Initial parameters, optimizer state and gradient sums by slot name, each created on its devices."""
+        state: dict[tuple[str, int, int], jax.Array] = {}
         for stage in range(self.count):
-            found |= _init_stage_state(self, stage)
-        return found
+            state |= _init_stage_state(self, stage)
+        return state
 
 
 def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sample | None = None) -> Stages:
-    """Compile stage after stage: the sharding of a value as it leaves one stage is its sharding as it enters the next.
-
-    With `sample` for devices that may be absent, to be read and not run.
-    """
+    """Compile stage after stage, since values keep their shardings between stages; `sample`: absent devices."""
     staged = staged_program(plan)
     spec = staged.spec
     sums = common_sums(plan.program)
@@ -180,12 +185,11 @@ def _leaving_sharding(stages: Stages, value: int) -> Any:
 def param_slice_sharding(stages: Stages, devices: StageDevices, param_slice: int) -> NamedSharding:
     plan = stages.plan
     leaf, layer = stages.partition.network.flat.param_slices[param_slice][0]
-    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    parameters = [i for i, argument in enumerate(plan.program.arguments) if argument.role is Role.PARAMETER]
     return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
 
 
 def _recompute_modes(stages: Stages, number: int) -> list[bool]:
-    """Whether a virtual stage has micro-batches that recompute, and ones that do not."""
     spec = stages.spec
     return sorted({spec.recomputes(i, spec.device_of(number)) for i in range(spec.micro_batches)})
 
@@ -208,62 +212,108 @@ def _compile_backward(stages: Stages, number: int) -> None:
 
 
 def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
-    borrowed_grads, devices = [place for place, _ in stages.borrowed_grads(number)], stages.devices(number)
-    return stage_programs.compile_update(
-        stages.updates[number], *_lay_out_owned(stages, number), borrowed_grads, devices, _known_weight(stages), number
-    )
+    """Compile `(*pieces, *state, *totals, *borrowed_grads totals, [weight], *sums) -> (token, *pieces, *state)`.
 
+    Parameter slices (`pieces`) and state are updated in place; totals are zeroed separately (`_compile_zeros`), because
+    XLA would first copy them all in a common program. `borrowed_grads` totals of other stages are added to the own
+    ones. `weight`: of all micro-batches, unless it is known; `sums`: over all stages' parameters, if the optimizer
+    takes any.
+    """
+    devices, update = stages.devices(number), stages.updates[number]
+    specs, places = _lay_out_update(stages, number)
+    kept = len(update.owned) + len(update.state)
 
-def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
-    used = (*stages.updates[number].owned, *stages.borrowed_params(number))
-    return stage_programs.compile_zeros(_lay_out_totals(stages, number, used), stages.devices(number))
+    def run(*values: Any) -> tuple[Any, ...]:
+        weights, moments, totals, total_weight, global_sums = _split_values(stages, number, values)
+        if update.finish is None:
+            fresh, after = update.call(weights, moments, totals, total_weight)
+        else:
+            fresh, after = update.finish(weights, moments, totals, total_weight, global_sums)
+        return (jnp.zeros(()), *fresh, *after)
 
-
-def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
-    devices, split = stages.devices(number), stages.partial_sum_params(number)
-    places = [param_slice_sharding(stages, devices, param_slice) for param_slice in split]
-    return stage_programs.compile_sums(_lay_out_totals(stages, number, split), places, devices, number)
-
-
-def _lay_out_totals(stages: Stages, number: int, param_slices: Iterable[int]) -> SpecsAndShardings:
-    found = [stages.total(number, param_slice) for param_slice in param_slices]
-    return [spec for spec, _ in found], [place for _, place in found]
+    run.__name__ = f"update_{number}"
+    specs, places = [*specs, *[_SCALAR] * update.sums], [*places, *[devices.whole] * update.sums]
+    return devices.compile(run, specs, places, (devices.whole, *places[:kept]), donated=kept)
 
 
 def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
-    borrowed_grads = [place for place, _ in stages.borrowed_grads(number)]
-    return stage_programs.compile_terms(
-        stages.updates[number], *_lay_out_owned(stages, number), borrowed_grads, stages.devices(number), _known_weight(stages)
-    )
+    """Compile the stage's terms of the sums over all parameters; arguments as in `_compile_update`, without the sums."""
+    devices, update = stages.devices(number), stages.updates[number]
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        weights, moments, totals, total_weight, _ = _split_values(stages, number, values)
+        return tuple(term.astype(jnp.float32) for term in update.terms(weights, moments, totals, total_weight))
+
+    return devices.compile(run, *_lay_out_update(stages, number), devices.whole)
+
+
+def _split_values(stages: Stages, number: int, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Split arguments into parameter slices, state, totals including borrowed ones, weight, and the rest."""
+    n, s = len(stages.updates[number].owned), len(stages.updates[number].state)
+    borrowed_grads, known = stages.borrowed_grads(number), _known_weight(stages)
+    weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]
+    for (place, _), borrowed in zip(borrowed_grads, rest, strict=False):
+        totals[place] = totals[place] + borrowed
+    rest = rest[len(borrowed_grads) :]
+    return (weights, moments, totals, rest[0], rest[1:]) if known is None else (weights, moments, totals, known, rest)
+
+
+def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
+    """Compile `(*totals) -> totals` of the next step: zeros in the existing buffers."""
+    sums, places = _lay_out_totals(stages, number, (*stages.updates[number].owned, *stages.borrowed_params(number)))
+
+    def zeros(*_: Any) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(spec.shape, spec.dtype) for spec in sums)
+
+    return stages.devices(number).compile(zeros, sums, places, tuple(places), donated=len(sums))
+
+
+def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
+    """Compile `(*partial sums) -> (token, *sums)`, the sum over devices once per step."""
+    devices, split = stages.devices(number), stages.partial_sum_params(number)
+
+    def sums(*values: Any) -> tuple[Any, ...]:
+        with jax.named_scope("update"):  # the planner's name: `stage_work.update_collectives`
+            return (jnp.zeros(()), *(value.sum(axis=0) for value in values))
+
+    sums.__name__ = f"sums_{number}"
+    results = (devices.whole, *(param_slice_sharding(stages, devices, param_slice) for param_slice in split))
+    return devices.compile(sums, *_lay_out_totals(stages, number, split), results)
+
+
+def _lay_out_totals(stages: Stages, number: int, param_slices: Iterable[int]) -> SpecsAndShardings:
+    totals = [stages.total(number, param_slice) for param_slice in param_slices]
+    return [spec for spec, _ in totals], [place for _, place in totals]
 
 
 def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
-    """Compile the sums over all parameters, on the first stage, of the terms of each stage that has any, in the order of the stages."""
     devices = stages.devices(0)
 
     def add_up(*terms: Any) -> tuple[Any, ...]:
         return tuple(sum(terms[place::sums]) for place in range(sums))
 
-    specs = [jax.ShapeDtypeStruct((), jnp.float32)] * (sums * len(stages.compiled_terms))
-    return devices.compiler(jax.jit(add_up, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
+    count = sums * len(stages.compiled_terms)
+    return devices.compile(add_up, [_SCALAR] * count, [devices.whole] * count, devices.whole)
 
 
 def _known_weight(stages: Stages) -> float | None:
-    """The total weight of the micro-batches, where it is known in advance."""
     return None if stages.partition.network.flat.weight is not None else float(stages.spec.micro_batches)
 
 
-def _lay_out_owned(stages: Stages, number: int) -> tuple[SpecsAndShardings, SpecsAndShardings]:
-    """What a stage updates: its parameter slices and its optimiser's state, each with its sharding."""
+def _lay_out_update(stages: Stages, number: int) -> SpecsAndShardings:
+    """Return the arguments of a stage's update: parameter slices, state, totals, borrowed totals, and an unknown weight."""
     devices, update = stages.devices(number), stages.updates[number]
-    param_slices = [_param_slice_spec(stages, param_slice) for param_slice in update.owned]
-    specs, places = [], []
+    specs = [_param_slice_spec(stages, param_slice) for param_slice in update.owned]
+    places = [param_slice_sharding(stages, devices, param_slice) for param_slice in update.owned]
+    totals = [*range(len(update.owned)), *(place for place, _ in stages.borrowed_grads(number))]
+    total_specs, total_places = [update.accumulators[place] for place in totals], [places[place] for place in totals]
     for argument, layer in update.state:
         tensor = stages.plan.program.arguments[argument]
         shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
         specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
         places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
-    return (param_slices, [param_slice_sharding(stages, devices, param_slice) for param_slice in update.owned]), (specs, places)
+    weights = _known_weight(stages) is None
+    return [*specs, *total_specs, *[_SCALAR] * weights], [*places, *total_places, *[devices.whole] * weights]
 
 
 def _param_slice_spec(stages: Stages, param_slice: int) -> jax.ShapeDtypeStruct:
@@ -272,7 +322,6 @@ def _param_slice_spec(stages: Stages, param_slice: int) -> jax.ShapeDtypeStruct:
 
 
 def _compile_finish(stages: Stages) -> jax.stages.Compiled:
-    """Compile the loss of the step: the weighted mean of the micro-batches' losses."""
     count = stages.spec.micro_batches
     devices = stages.devices(stages.count - 1)
     has_weight = stages.partition.network.flat.weight is not None
@@ -283,18 +332,19 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
         return sum(values[:count]) / total, jnp.asarray(total, jnp.float32)
 
     specs = [jax.ShapeDtypeStruct((), dtype)] * (2 * count if has_weight else count)
-    return devices.compiler(jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
+    return devices.compile(finish, specs, [devices.whole] * len(specs), devices.whole)
 
 
 def _init_stage_state(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
-    """State of one stage, made under `jit`: of the whole program's initialisation, only what this stage holds."""
+    """Create one stage's state under `jit`, which computes only this part of the program's initialization."""
     program, devices = stages.plan.program, stages.devices(stage)
     flat, step = stages.partition.network.flat, program.step
-    parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]
+    parameters = [i for i, argument in enumerate(program.arguments) if argument.role is Role.PARAMETER]
     at = {argument: place for place, argument in enumerate(program.state)}
     owned = stages.updates[stage].owned
     used = dict.fromkeys((*owned, *stages.partition.virtual_stages[stage].param_slices))
-    sums, sum_places = _lay_out_totals(stages, stage, used)
+    summed = dict.fromkeys((*owned, *stages.trained_params(stage)))
+    sums, sum_places = _lay_out_totals(stages, stage, summed)
     state_leaves = [
         (("piece", stage, param_slice), parameters[flat.param_slices[param_slice][0].leaf], flat.param_slices[param_slice][0].layer)
         for param_slice in used
@@ -305,10 +355,10 @@ def _init_stage_state(stages: Stages, stage: int) -> dict[tuple[str, int, int], 
         state = step.initialize(jax.random.key(0), given)
         leaves = [state[at[argument]] for _, argument, _ in state_leaves]
         values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, state_leaves, strict=True)]
-        return [*values, *(jnp.zeros(each.shape, each.dtype) for each in sums)]
+        return [*values, *(jnp.zeros(spec.shape, spec.dtype) for spec in sums)]
 
     places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in state_leaves]
-    given = tuple(put_sharded(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
+    given = tuple(put_sharded(leaf, devices.sharding(Sharding(((),) * jnp.ndim(leaf)))) for leaf in step.given)
     values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
-    names = [*(name for name, _, _ in state_leaves), *(("total", stage, param_slice) for param_slice in used)]
+    names = [*(name for name, _, _ in state_leaves), *(("total", stage, param_slice) for param_slice in summed)]
     return dict(zip(names, values, strict=True))

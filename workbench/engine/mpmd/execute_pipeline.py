@@ -1,10 +1,10 @@
-"""Run a pipelined plan in this process and measure it, as `engine.spmd.execute_plan` does for a plan without a pipeline."""
+"""Run and measure a pipelined plan in this process, like `engine.spmd.execute_plan` for plans without a pipeline."""
 
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -36,13 +36,14 @@ from workbench.spmd.compile_to_schedule import module_of
 Enter = Callable[[str, float], None]
 
 
-WATCHED = 5  # number of steps whose tasks are timed if a step takes less than a second; else one
+WATCHED = 5  # number of steps with timed tasks if a step takes less than 1 s; else one
 
 
 def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, check: bool, warmup: int, watch: bool) -> Measurement:
-    """Run `steps` steps after `warmup` steps from the same start that do not count; `enter` is called with stages, `tell` with steps.
+    """Run and measure `steps` steps after `warmup` steps from the same start.
 
-    Raises `EngineError` with several processes: in this engine one process dispatches for all devices.
+    `enter` is called with stages, `tell` with steps. Raises `EngineError` with several processes, since one dispatches
+    for all devices.
     """
     if jax.process_count() > 1:
         raise EngineError("The `mpmd` engine runs in one process; there are several.", ["set engine:spmd in the pipeline"])
@@ -57,18 +58,19 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     enter("running", 0.5)
     values = step.begin()
     step.feed(values, 0)
-    seconds, losses = _time_steps(step, values, steps, tell)
-    device_peak = _device_peak(step)
+    jax.block_until_ready(values)
+    seconds, losses = time_steps(partial(_advance, step, values), steps, tell)
+    device_peak = largest_peak(_all_devices(step))
     enter("measuring tasks", 0.8)
     tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
     overhead = _overhead(step, values)
     del values
-    found = StepCheck(None)
+    step_check = StepCheck(None)
     if check:
         enter("checking against one device", 0.85)
-        found = check_pipeline(plan.program, step.compilation.micro_batches, partial(largest_error, step))
-        if found.reason:
-            enter(f"not checked: {found.reason}", 0.9)
+        step_check = check_pipeline(plan.program, step.compilation.micro_batches, partial(largest_error, step))
+        if step_check.reason:
+            enter(f"not checked: {step_check.reason}", 0.9)
     enter("calibrating", 0.9)
     hardware = calibrate(_all_devices(step))
     return Measurement(
@@ -84,22 +86,20 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
         device_peak=device_peak,
         predicted_seconds=_predict_seconds(step, hardware),
         hardware=hardware,
-        max_error=found.error,
-        explained_error=found.explained,
-        not_numbers=found.not_numbers,
+        max_error=step_check.error,
+        explained_error=step_check.explained,
+        not_numbers=step_check.not_numbers,
         tasks=tasks,
         task_overhead=overhead,
     )
 
 
 def _predict_seconds(step: MpmdStep, hardware: Hardware) -> float:
-    """The predicted step of this stage partition on the devices as calibrated."""
     costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
 
 
 def _all_devices(step: MpmdStep) -> tuple[jax.Device, ...]:
-    """The devices of all stages, each once."""
     stages = range(step.stages.count)
     return tuple(dict.fromkeys(device for stage in stages for device in step.stages.devices(stage).mesh.devices.flat))
 
@@ -108,114 +108,121 @@ def plan_stages(step: MpmdStep) -> int:
     return step.stages.spec.stages
 
 
-def _time_steps(step: MpmdStep, values: list[Any], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds and losses of each step from the start of training."""
+def _advance(step: MpmdStep, values: list[Any], following: int | None) -> jax.Array:
+    return step.advance(values, following or 0)
+
+
+def time_steps(advance: Callable[[int | None], Any], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return seconds and losses per step; a step ends when its results are ready and the next batch is fed.
+
+    `advance` takes the number of the next batch, if any, and returns the loss, if there is one.
+    """
     seconds: list[float] = []
     losses: list[float] = []
-    jax.block_until_ready([value for value in values if value is not None])
     for i in range(steps):
         start = time.perf_counter()
-        loss = step.advance(values, i + 1 if i + 1 < steps else 0)
+        loss = advance(i + 1 if i + 1 < steps else None)
         seconds.append(time.perf_counter() - start)
-        losses.append(float(loss))
-        tell(StepDone(i + 1, steps, seconds[-1], losses[-1]))
+        if loss is not None:
+            losses.append(float(loss))
+        tell(StepDone(i + 1, steps, seconds[-1], losses[-1] if losses else None))
     return tuple(seconds), tuple(losses)
 
 
 def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
-    """Seconds of dispatch for each task, transfers included: what the loop takes before anything is waited for."""
-    count = sum(each.label is not None for each in step.instructions)
-    found = []
+    """Dispatch seconds per task including transfers: the time of the loop without waiting."""
+    count = sum(instruction.label is not None for instruction in step.instructions)
+    samples = []
     for _ in range(turns):
-        jax.block_until_ready([value for value in values if value is not None])
+        jax.block_until_ready(values)
         start = time.perf_counter()
         run_instructions(step.instructions, values)
-        found.append((time.perf_counter() - start) / count)
+        samples.append((time.perf_counter() - start) / count)
         step.feed(values, 0)
-    return median(found)
+    return median(samples)
 
 
 def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
-    """Parameters: the shard shape by the layout, and the one that a device holds."""
-    found = []
+    checks = []
     for number in range(len(step.stages.partition.network.flat.param_slices)):
         stage = step.stages.owners[number]
         array = values[step.buffer_slots.number(("piece", stage, number))]
         leaf, layer = step.stages.partition.network.flat.param_slices[number][0]
         path = step.stages.partition.network.parameter_paths[leaf]
         tensor, sharding = next(
-            (tensor, each)
-            for tensor, each in zip(step.plan.program.arguments, step.plan.argument_shardings, strict=True)
+            (tensor, candidate)
+            for tensor, candidate in zip(step.plan.program.arguments, step.plan.argument_shardings, strict=True)
             if tensor.path == path
         )
         local = sharding.local_shape(tensor.shape, step.plan.mesh)
         planned = local if layer is None else (1, *local[1:])
-        found.append(ShardCheck(step.stages.partition.path(number), tuple(planned), real_shard_shape(array)))
-    return tuple(found)
+        checks.append(ShardCheck(step.stages.partition.path(number), tuple(planned), real_shard_shape(array)))
+    return tuple(checks)
 
 
 def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload in bytes per device and step of the collectives within stages, on the device with the most."""
+    """Collective payload in bytes per step within stages, on the device with the most."""
     totals: list[Counter[Any]] = [Counter() for _ in range(plan_stages(step))]
-    known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
-    for each in step.instructions:
-        if each.label is None or (id(each.call) in known and not known[id(each.call)]):
+    payloads: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
+    for instruction in step.instructions:
+        if instruction.label is None or (id(instruction.call) in payloads and not payloads[id(instruction.call)]):
             continue
-        place = step.position_of(each.label)
-        mesh = step.stages.devices(each.label[1]).mesh
-        if id(each.call) not in known:
-            own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
-            found = collectives_of(module_of(each.call), own) if own.size > 1 else ()
-            known[id(each.call)] = payload_by_axis_and_kind(found)
-        totals[place].update(known[id(each.call)])
-    heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda each: sum(each.values()))
+        place = step.position_of(instruction.label)
+        mesh = step.stages.devices(instruction.label[1]).mesh
+        if id(instruction.call) not in payloads:
+            stage_mesh = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
+            collectives = collectives_of(module_of(instruction.call), stage_mesh) if stage_mesh.size > 1 else ()
+            payloads[id(instruction.call)] = payload_by_axis_and_kind(collectives)
+        totals[place].update(payloads[id(instruction.call)])
+    heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda total: sum(total.values()))
     return dict(heaviest)
 
 
-def _device_peak(step: MpmdStep) -> int | None:
-    stats = [device.memory_stats() for device in _all_devices(step)]
-    return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)
+def largest_peak(devices: Iterable[jax.Device]) -> int | None:
+    """Return the largest peak of these devices' memory in bytes, if they report it."""
+    stats = [device.memory_stats() for device in devices]
+    peaks = [device_stats["peak_bytes_in_use"] for device_stats in stats if device_stats and "peak_bytes_in_use" in device_stats]
+    return max(peaks, default=None)
 
 
-# Measure when each task of a pipelined step began and ended, from the host: the step runs as usual, and a thread per device waits for one
-# task after the other. Where devices and these threads share cores, a thread may wake milliseconds late, so the median of several steps
-# counts.
+# Measure start and end of each task of a pipelined step on the host: the step runs as usual, and a thread per device waits for one
+# task after the other. If devices and these threads share cores, a thread may wake milliseconds late, so the median of several steps
+# is used.
 #
-# A task ends when its token is ready. It began when its device had ended the task before, and everything it reads was ready: that is what
-# the device itself would report, except for the time a transfer takes and the few microseconds in which a thread wakes.
+# A task ends when its token is ready. It starts once its device has ended the previous task and all its inputs are ready. This is what
+# the device would report, except for transfer times and the few microseconds in which a thread wakes.
 
 
 @dataclass(slots=True)
 class _Watcher:
-    """Waits for the tasks of one device in their order."""
+    """Waits for the tasks of one device in order."""
 
     tasks: "queue.SimpleQueue[tuple[Any, Any] | None]" = field(default_factory=queue.SimpleQueue)
     ends: dict[Any, float] = field(default_factory=dict)
 
     def follow(self) -> None:
-        while (each := self.tasks.get()) is not None:
-            label, token = each
+        while (task := self.tasks.get()) is not None:
+            label, token = task
             jax.block_until_ready(token)
             self.ends[label] = time.perf_counter()
 
 
 def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[TaskTime, ...]:
-    """Run `steps` more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
-    found = []
+    """Run `steps` watched steps on the batch of step 0; return the tasks by start, each with its median end."""
+    samples = []
     for _ in range(steps):
-        found.append(_measure_ends(step, values))
+        samples.append(_measure_ends(step, values))
         step.feed(values, 0)
-    ends = {label: median(each[label] for each in found) for label in found[0]}
+    ends = {label: median(sample[label] for sample in samples) for label in samples[0]}
     return tuple(_task_times(step, ends))
 
 
 def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
-    """Seconds from the start of one step at which each task had ended."""
     watchers = [_Watcher() for _ in range(step.stages.spec.stages)]
     threads = [threading.Thread(target=watcher.follow, daemon=True) for watcher in watchers]
     for thread in threads:
         thread.start()
-    jax.block_until_ready([value for value in values if value is not None])
+    jax.block_until_ready(values)
     begin = time.perf_counter()
     run_watched(step, values, lambda label, token: watchers[step.position_of(label)].tasks.put((label, token)))
     for watcher, thread in zip(watchers, threads, strict=True):
@@ -225,20 +232,20 @@ def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
 
 
 def _task_times(step: MpmdStep, ends: dict[Any, float]) -> list[TaskTime]:
-    ready: dict[int, float] = {}  # by slot: when its content was produced
+    ready: dict[int, float] = {}  # by slot: when its contents were produced
     free = [0.0] * step.stages.spec.stages
-    found = []
-    for each in step.instructions:
-        ready_at = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
-        if each.label is None:
-            ready.update(dict.fromkeys(each.writes, ready_at))
+    times = []
+    for instruction in step.instructions:
+        ready_at = max((ready.get(i, 0.0) for i in instruction.reads), default=0.0)
+        if instruction.label is None:
+            ready.update(dict.fromkeys(instruction.writes, ready_at))
             continue
-        device, end = step.position_of(each.label), ends[each.label]
+        device, end = step.position_of(instruction.label), ends[instruction.label]
         start = min(max(free[device], ready_at), end)
-        ready.update(dict.fromkeys(each.writes, end))
+        ready.update(dict.fromkeys(instruction.writes, end))
         free[device] = end
-        found.append(_task_time(each.label, device, start, end - start))
-    return sorted(found, key=lambda task: (task.start, task.device))
+        times.append(_task_time(instruction.label, device, start, end - start))
+    return sorted(times, key=lambda task: (task.start, task.device))
 
 
 def _task_time(label: Any, device: int, start: float, seconds: float) -> TaskTime:

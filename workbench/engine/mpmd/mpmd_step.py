@@ -1,9 +1,9 @@
-"""A pipelined step, each stage a program of its own on its own devices (multiple programs, multiple data).
+"""A pipelined step with a separate program per stage on separate devices (multiple programs, multiple data).
 
-The schedule's tasks of every device become instructions over buffer slots, once; a step is one run through them. Transfers between stages
-are dispatched as soon as the task that produces the data is dispatched, and overlap with whatever the two stages compute meanwhile.
-Parameters, optimiser state and the sums of gradients stay on their devices and are updated in place. There is one process; a pipeline over
-several hosts needs the `spmd` engine.
+The tasks of every device are turned once into instructions over buffer slots, and a step runs through them. Transfers
+between stages are dispatched right after the task that produces the data, and overlap with computation of both stages.
+Parameters, optimizer state and gradient sums stay on their devices and are updated in place. There is one process; a
+pipeline over several hosts needs the `spmd` engine.
 """
 
 import time
@@ -26,10 +26,7 @@ Watch = Callable[[Any, Any], None]
 
 @dataclass(frozen=True)
 class MpmdStep:
-    """A pipelined plan made ready to run.
-
-    `instructions` run over `buffer_slots`, which also hold each leaf of the batch by micro-batch.
-    """
+    """A pipelined plan ready to run: `instructions` over `buffer_slots`, which include the batch leaves."""
 
     plan: Plan
     stages: Stages
@@ -39,18 +36,18 @@ class MpmdStep:
     compile_seconds: float
 
     def begin(self) -> list[Any]:
-        """Slots at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
+        """Return the slots at the start of training: initial parameters and optimizer state, zero gradient sums."""
         values: list[Any] = [None] * len(self.buffer_slots)
         for name, value in self.stages.init_state().items():
             values[self.buffer_slots.number(name)] = value
         return values
 
     def position_of(self, label: Any) -> int:
-        """The pipeline position at which a labelled instruction runs: a label's second entry is its virtual stage, like a task's."""
+        """Return the pipeline position of a labelled instruction; a label's second entry is its virtual stage."""
         return self.stages.spec.device_of(label[1])
 
     def feed(self, values: list[Any], step: int) -> None:
-        """Put the micro-batches of step number `step` into their slots, each device's part sent to it alone."""
+        """Put the micro-batches of step `step` into their slots; each device gets only its part."""
         program, count = self.plan.program, self.compilation.micro_batches
         leaves = program.step.feed(step)
         splits = plan_input_splits(program, count)
@@ -77,7 +74,7 @@ class MpmdStep:
         return loss
 
     def results(self, values: Sequence[Any]) -> Mapping[tuple[str, int, int], Any]:
-        """Parameters and optimiser state by slot name (`("piece", stage, piece)`, `("state", stage, place)`)."""
+        """Return parameters and optimizer state by slot name (`("piece", stage, piece)`, `("state", stage, place)`)."""
         names = {
             name: number for name, number in self.buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
         }
@@ -91,10 +88,10 @@ def _put_parts(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
 
 
 def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None, sample: Sample | None = None) -> MpmdStep:
-    """Compile every stage of a plan with a pipeline for the attached devices, or for others without running; `tell` is called with each
-    stage.
+    """Compile every stage of a pipelined plan for the attached devices, or with `sample` for others.
 
-    Raises `EngineError` for too few devices, `PipelineError` for a program that cannot be partitioned so.
+    `tell` is called with each stage. Raises `EngineError` for too few devices, `PipelineError` if the program cannot be
+    partitioned.
     """
     start = time.perf_counter()
     stages = compile_stages(plan, tell, sample)
@@ -104,10 +101,12 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
 
 
 def run_watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
-    """Like `advance`, calling `watch(label, token)` for each task as it is dispatched."""
+    """Run one step like `advance`, calling `watch(label, token)` for each task when it is dispatched."""
     instructions = [
-        each if each.label is None else each._replace(call=partial(_call_watched, each.call, each.label, watch))
-        for each in step.instructions
+        instruction
+        if instruction.label is None
+        else instruction._replace(call=partial(_call_watched, instruction.call, instruction.label, watch))
+        for instruction in step.instructions
     ]
     run_instructions(instructions, values)
     jax.block_until_ready([values[i] for i in step.compilation.last])

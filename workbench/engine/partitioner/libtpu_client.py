@@ -1,4 +1,4 @@
-"""The client of the process that runs libtpu: started with the first question about a TPU."""
+"""Client of the libtpu process, which is started with the first question about a TPU."""
 
 import os
 import signal
@@ -14,28 +14,24 @@ from workbench.engine.compile.compile_targets import ABSENT_TPU, CLOCKS, has_com
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
-OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
-"""Which compiler is asked: the first byte of a pickled question."""
-
 
 def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:
-    """Whether the compiler of this hardware is libtpu, is installed, and would compile the plan as it is."""
+    """Return whether the compiler of this hardware is libtpu, is installed, and would compile the plan unchanged."""
     if hardware is None or hardware.chip.target not in CLOCKS or plan.mesh.size != hardware.size or plan.program.not_lowered:
         return False
     return has_compiler(hardware) and sys.platform == "linux"
 
 
 class Libtpu:
-    """Asks libtpu in a process of its own, which is started with the first question and ends with its parent.
-
-    If the process dies, its question fails; the next question starts another.
-    """
+    """Asks libtpu in a separate process, which is started by a question, also after a crash, and ends with its parent."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
 
     def answer(self, question: bytes) -> bytes | str:
-        """The pickled answer to a pickled question, empty where libtpu knows no such hardware; if the process ended first, how it ended."""
+        """Return the pickled answer, empty for unknown hardware; a `str` with the exit status if the process ended
+        first.
+        """
         try:
             if self._process is None:
                 self._process = _Process()
@@ -45,14 +41,12 @@ class Libtpu:
             return process.end() if process else "before it began"
 
     def interrupt(self) -> None:
-        """Cancel the current question; it is answered at once, with nothing."""
+        """Cancel the current question, which gets an empty answer at once."""
         if (process := self._process) is not None:
             process.interrupt()
 
 
 class _Process:
-    """One process and the connection to it."""
-
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **ABSENT_TPU, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
@@ -67,7 +61,6 @@ class _Process:
             self._connection = Connection(ours.detach())
 
     def answer(self, question: bytes) -> bytes:
-        """Raises `EOFError` or `OSError` where the process ends first."""
         self._connection.send_bytes(question)
         return self._connection.recv_bytes()
 
@@ -75,7 +68,7 @@ class _Process:
         self._process.send_signal(signal.SIGUSR1)
 
     def end(self) -> str:
-        """End it, and say how it ended."""
+        """End the process, and describe its exit status."""
         self._connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)

@@ -1,8 +1,8 @@
-"""The process that runs libtpu: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
+"""The libtpu process: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
 
-For each question it forks a child, which compiles until the program is scheduled and stops there (`spmd.compile_to_schedule`); a fork
-inherits the modules imported here within milliseconds. To be safe to fork, this process starts no thread, opens no device and parses no
-module; it reads the files that children leave. It ends with its parent, and its children with it.
+For each question it forks a child, which compiles until the program is scheduled (`spmd.compile_to_schedule`); a fork
+inherits the imported modules within milliseconds. To be safe to fork, this process starts no thread, opens no device
+and parses no module; it reads the files that children leave. It ends with its parent, and its children with it.
 """
 
 import ctypes
@@ -27,15 +27,14 @@ from workbench.errors import opening_text
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
-_REFUSED = "refused"  # the file that says why there is no program, or that it does not fit the memory
+_REFUSED = "refused"  # file with the reason if there is no program, or it does not fit into memory
 _NO_ROOM = "RESOURCE_EXHAUSTED"
 _STANDS = ("keep the planned figures",)
 
-_children: list[int] = []  # the child that compiles, while it does
+_children: list[int] = []  # the compiling child, if any
 
 
 def main(descriptor: int) -> None:
-    """Answer until the connection closes."""
     signal.signal(signal.SIGUSR1, _end_child)
     end_with_parent(descriptor)
     _import_all()
@@ -46,7 +45,6 @@ def main(descriptor: int) -> None:
 
 
 def _import_all() -> None:
-    """Import what a child would import, and libtpu itself."""
     import libtpu
 
     from workbench.engine.partitioner.read_scheduled import read_answer
@@ -55,13 +53,13 @@ def _import_all() -> None:
     assert callable(read_answer)
     assert callable(compile_until_code)
     ctypes.CDLL(libtpu.get_library_path())
-    warnings.filterwarnings("ignore", message="os.fork")  # from JAX, which does not know that this process has no thread yet
+    warnings.filterwarnings("ignore", message="os.fork")  # from JAX, which does not know that this process has no threads
     gc.collect()
-    gc.freeze()  # a garbage collection in a child would write to, and so copy, every page it visits
+    gc.freeze()  # garbage collection in a child would write to, and therefore copy, every visited page
 
 
 def _answer(question: bytes) -> tuple[Any, ...] | None:
-    """Empty where libtpu knows no such hardware, or a question was cancelled."""
+    """Answer a question; `None` if libtpu does not know the hardware, or the question was cancelled."""
     from workbench.errors import WorkbenchError
 
     try:
@@ -69,7 +67,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
         return _ask(plan, hardware)
     except WorkbenchError as error:
         return "refused", *error.parts
-    except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
+    except Exception as error:  # noqa: BLE001 - any error is reported, and the process continues
         return "refused", f"XLA:TPU could not be run: {type(error).__name__}: {error}"[:500], _STANDS
 
 
@@ -96,7 +94,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
 
 
 def _run_in_child(work: Callable[[], None]) -> int:
-    """Run in a fork of this process; its exit code, or the negative number of the signal that ended it."""
+    """Run in a fork of this process, and return its exit code, or the negative number of its signal."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -106,7 +104,7 @@ def _run_in_child(work: Callable[[], None]) -> int:
             work()
             status = 0
         finally:
-            os._exit(status)  # without this process's exit handlers
+            os._exit(status)  # skips this process's exit handlers
     _children.append(child)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _children.clear()
@@ -114,7 +112,6 @@ def _run_in_child(work: Callable[[], None]) -> int:
 
 
 def _end_child(_signal: int, _frame: FrameType | None) -> None:
-    """Cancel the current question: nobody reads its answer."""
     for child in _children:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -125,7 +122,7 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
     try:
         _compile_until_code(plan, hardware, folder)
-    except EngineError:  # libtpu has another name for the slice than ours, or none
+    except EngineError:  # libtpu does not know the slice by our name
         refusal: dict[str, Any] = {"unknown": True}
     except WorkbenchError as error:
         refusal = {"message": error.message, "ways_out": list(error.ways_out)}
@@ -145,8 +142,8 @@ def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
     from workbench.propagation.module.insert_statements import result_shardings
     from workbench.spmd.compile_to_schedule import compile_until_code
 
-    given = result_shardings(plan)
-    open_results = [number not in given for number in range(len(plan.program.results))]
+    result_specs = result_shardings(plan)
+    open_results = [number not in result_specs for number in range(len(plan.program.results))]
     devices = list(open_target(plan, hardware).mesh.devices.flat)
     compile_until_code(module_of(plan, compiles=True), devices, open_results, folder)
 

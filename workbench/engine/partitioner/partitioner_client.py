@@ -1,4 +1,4 @@
-"""The client of the warm process: a queue of questions, answers as futures, and a process that is restarted when it dies."""
+"""Client of the warm process: a queue of questions, answers as futures, and a process that is restarted when it dies."""
 
 import functools
 import pickle
@@ -11,24 +11,22 @@ from typing import NamedTuple
 
 from workbench.core.operating_system import after_fork
 from workbench.core.public_error_text import process_end_text
-from workbench.engine.partitioner.libtpu_client import OF_LIBTPU, OF_PARTITIONER
-from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
+from workbench.engine.partitioner.partitioner_connection import OF_LIBTPU, OF_PARTITIONER, WarmProcess, WarmProcessEnded
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
-from workbench.spmd.ask_partitioner import without_functions
 
 TIME_LIMIT = 120.0  # seconds for one answer
-IDLE_LIMIT = 600.0  # seconds without a question after which the process is ended
-_KNOWN_FAILURES = {  # checks inside XLA that are known to fail, by their message (jaxlib 0.10.2)
+IDLE_LIMIT = 600.0  # seconds without questions after which the process is ended
+_KNOWN_FAILURES = {  # XLA checks that are known to fail, by message (jaxlib 0.10.2)
     "get_first_valid_element_offset_on_dilated_shard": "keep the sharded image dimension of the convolution whole, or choose a stride and "
     "padding whose gradient needs no negative padding",
 }
 
 
 class _PartitionQuestion(NamedTuple):
-    """What is sent to the process (empty to only start it), and the name of the plan."""
+    """Message to the process (empty to only start it), and the name of the plan."""
 
     content: bytes
     name: str
@@ -36,11 +34,11 @@ class _PartitionQuestion(NamedTuple):
 
 
 class WarmWorker:
-    """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
+    """Asks XLA's partitioner in a separate process, which is started with the first question and stays.
 
-    Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends the current
-    one, by ending the process, or libtpu's fork alone. If the process dies, its current question fails with a message; the next one starts
-    a new process. Without questions for `IDLE_LIMIT` seconds the process is ended.
+    Questions are answered in sequence. A future that is cancelled before its turn is never asked; `cancel` also ends
+    the current one, by ending the process, or only libtpu's fork. If the process dies, its current question fails with
+    a message; the next one starts a new process. Without questions for `IDLE_LIMIT` seconds the process is ended.
     """
 
     def __init__(self) -> None:
@@ -49,46 +47,44 @@ class WarmWorker:
         self._process: WarmProcess | None = None
         self._current: _PartitionQuestion | None = None
         self._abandoned: _PartitionQuestion | None = None
-        self._begun: float | None = None  # when the current question was asked; None while its process starts
+        self._begun: float | None = None  # when the current question was asked; `None` while its process starts
         self._thread: threading.Thread | None = None
         self._waiting = 0
         self._deaths = 0
 
     @property
     def deaths(self) -> int:
-        """How often the process died, although nobody had cancelled its question."""
+        """How often the process died without a cancelled question."""
         process = self._process
         return self._deaths + (process is not None and process.is_gone and not process.cancelled)
 
     @property
     def pid(self) -> int | None:
-        """The process id; `None` while there is none."""
         process = self._process
         return process.pid if process else None
 
     @property
     def is_busy(self) -> bool:
-        """Whether a question is being answered or waits."""
         return self._waiting > 0
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
-        """Ask XLA's partitioner (`spmd.ask_partitioner.ask_partitioner`), or the compiler of this hardware (`libtpu_client`), about a plan;
-        the future raises `PartitionError`."""
+        """Ask XLA's partitioner, or the compiler of this hardware, about a plan; the future raises `PartitionError`."""
         return self.ask_packed(pack_question(plan, target), plan.name)
 
     def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
-        """Like `ask`, for a question that another process pickled; it is not unpickled in this one. `name` is that of the plan."""
+        """Like `ask` for a question pickled by another process, which is not unpickled here; `name` is the plan's."""
         return self._enqueue(question, name)
 
     def warm(self) -> None:
-        """Start the process, so that the first question finds it ready. Returns at once."""
+        """Start the process in the background, so that it is ready for the first question."""
         self._enqueue(b"", "")
 
     def cancel(self, answer: Future[Partitioned], after: float = 0.0) -> None:
-        """Cancel a question: one that waits is never asked, the current one ends with the process. One that is answered stays.
+        """Cancel a question: a queued one is never asked, and the current one ends with the process.
 
-        With `after`, the current one may go on until so many seconds were spent on it: ending the process costs the next caller a second.
-        One whose process still starts is not asked then: on a busy machine a process that is ended meanwhile would never be there.
+        With `after`, the current one may continue until `after` seconds were spent on it, because ending the process
+        costs the next caller a second. While its process starts, only the question is cancelled: on a busy machine a
+        process that is always ended during its start would never be ready.
         """
         if answer.cancel() or answer.done():
             return
@@ -100,7 +96,7 @@ class WarmWorker:
             if remaining <= 0:
                 self._abandon(self._current)
         if remaining <= 0:
-            if is_resolved:  # else the future is resolved once the process has ended
+            if is_resolved:  # otherwise the future is resolved once the process has ended
                 _finish(answer, _cancelled_error())
             return
         timer = threading.Timer(remaining, self.cancel, (answer, after))
@@ -108,7 +104,6 @@ class WarmWorker:
         timer.start()
 
     def _abandon(self, question: _PartitionQuestion) -> None:
-        """Cancel the current question: if libtpu compiles it in a fork, only that ends."""
         self._abandoned = question
         if self._begun is None or self._process is None:
             return
@@ -119,7 +114,7 @@ class WarmWorker:
             self._process.kill()
 
     def close(self) -> None:
-        """End the process now, and wait until it is gone. A later question starts another."""
+        """End the process, and wait for it. A later question starts another."""
         process = self._process
         if process is not None:
             process.end()
@@ -135,7 +130,6 @@ class WarmWorker:
         return question.answer
 
     def _serve(self) -> None:
-        """The thread: question by question, until none has come for a while."""
         while True:
             try:
                 question = self._questions.get(timeout=IDLE_LIMIT)
@@ -156,7 +150,6 @@ class WarmWorker:
                     self._waiting -= 1
 
     def _start_ahead(self) -> None:
-        """Start the process; an error that prevents it is reported with the first question."""
         with suppress(WarmProcessEnded, TimeoutError, OSError):
             self._ensure_process()
 
@@ -174,7 +167,7 @@ class WarmWorker:
             outcome = _process_end_error(question.name, error)
         except WorkbenchError as error:
             outcome = PartitionError(*error.parts)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - any error must reach the future
             outcome = PartitionError(f"XLA's partitioner could not be run: {type(error).__name__}: {error}")
         with self._lock:
             self._current = None
@@ -204,11 +197,11 @@ class WarmWorker:
             raise CancelledError
         if kind == "refused":
             raise PartitionError(*rest)
-        found: Partitioned = rest[0]
-        return found
+        partitioned: Partitioned = rest[0]
+        return partitioned
 
     def _ensure_process(self) -> WarmProcess:
-        """The process, started if there is none, or anew if it died while idle, or was ended with the question before."""
+        """Return the process, started if there is none, or if it died while idle or was ended by a cancellation."""
         if self._process is not None and self._is_warm():
             return self._process
         self._deaths = self.deaths
@@ -234,13 +227,15 @@ class WarmWorker:
 
 
 def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
-    """The bytes that the process is sent: only the parts of the plan that it reads."""
+    """Return the message to the process, with only the parts of the plan that it reads."""
+    from workbench.spmd.ask_partitioner import without_functions  # not above: a server that forwards questions loads no JAX
+
     return (OF_PARTITIONER if isinstance(target, str) else OF_LIBTPU) + pickle.dumps((without_functions(plan), target))
 
 
 @functools.cache
 def shared_worker() -> WarmWorker:
-    """The one worker of this process; its warm process starts with the first question."""
+    """Return the only worker of this process; its warm process starts with the first question."""
     return WarmWorker()
 
 
@@ -249,7 +244,6 @@ def _cancelled_error() -> PartitionError:
 
 
 def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) -> None:
-    """Resolve a future once: by whoever is first, the canceller or the process."""
     with suppress(InvalidStateError):
         if isinstance(outcome, PartitionError):
             answer.set_exception(outcome)
@@ -258,23 +252,22 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
 
 
 def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
-    """The error in the user's terms: what happened, and that nothing is lost."""
     status = ended.status
-    how = process_end_text(status)
+    end_text = process_end_text(status)
     check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
         iter(ended.last_words.splitlines()[-1:]), ""
     )
     words = f" Last output: {check_line[:300]}" if check_line else ""
     return PartitionError(
-        f"XLA's partitioner ended {how} while it partitioned {name}.{words}",
+        f"XLA's partitioner ended {end_text} while it partitioned {name}.{words}",
         [
-            *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
+            *(fix for check, fix in _KNOWN_FAILURES.items() if check in check_line),
             "revert the layout",
             "keep the planned figures",
-            *(["XLA's own: report it to openxla/xla"] if "Check failed" in check_line else []),
+            *(["report it to openxla/xla"] if "Check failed" in check_line else []),
         ],
         ended.last_words,
     )
 
 
-after_fork(shared_worker.cache_clear)  # the process is the parent's
+after_fork(shared_worker.cache_clear)  # the process belongs to the parent

@@ -1,4 +1,4 @@
-"""The warm process as its parent holds it: an interpreter of its own, the connection to it, and how it ended."""
+"""The parent's side of the warm process: a separate interpreter, its connection, and its exit status."""
 
 import atexit
 import os
@@ -11,17 +11,18 @@ from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.core.child_process import start_child
+from workbench.core.child_process import file_for_last_words, start_child
 from workbench.core.import_path import python_path
+from workbench.core.jax_installation import NO_TPU, has_no_tpu
 from workbench.core.operating_system import after_fork, require_processes
-from workbench.engine.worker.worker_process import file_for_last_words
-from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
-START_LIMIT = 120.0  # seconds for the process to be ready
-_END_LIMIT = 5.0  # seconds in which a process whose connection is closed is gone
+OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
+"""First byte of a pickled question, which selects the compiler."""
+START_LIMIT = 120.0  # seconds until the process must be ready
+_END_LIMIT = 5.0  # seconds until a process must end after closing its connection
 
 
-class WarmProcessEnded(Exception):  # noqa: N818 - not an error yet: how the process ended, from which a message is made
+class WarmProcessEnded(Exception):  # noqa: N818 - not an error yet: the exit status, which is turned into a message
     """The process ended before it answered."""
 
     def __init__(self, status: int | None, last_words: str) -> None:
@@ -30,7 +31,7 @@ class WarmProcessEnded(Exception):  # noqa: N818 - not an error yet: how the pro
 
 
 class WarmProcess:
-    """One warm process, which runs `module` with the number of its end of a connection, and our end of that."""
+    """One warm process, which runs `module` with its end of a connection, and this end."""
 
     def __init__(self, module: str = "workbench.engine.partitioner.partitioner_process") -> None:
         require_processes("ask XLA's partitioner")
@@ -45,7 +46,7 @@ class WarmProcess:
                 stderr=self._last_words,
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
-                process_group=0,  # a Ctrl-C in the terminal is for us; in a session of its own its niceness would say nothing
+                process_group=0,  # Ctrl-C in the terminal is for the parent; in a separate session its niceness would have no effect
             )
             theirs.close()
             self._connection = Connection(ours.detach())
@@ -64,7 +65,7 @@ class WarmProcess:
         self._receive(START_LIMIT)
 
     def ask(self, question: bytes, limit: float) -> tuple[Any, ...]:
-        """Ask a question and return its answer; raises `WarmProcessEnded` where it dies first, `TimeoutError` where it takes longer."""
+        """Return the answer; raises `WarmProcessEnded` if the process dies, `TimeoutError` after `limit` seconds."""
         try:
             self._connection.send_bytes(question)
         except OSError:
@@ -72,21 +73,17 @@ class WarmProcess:
         return self._receive(limit)
 
     def interrupt(self) -> None:
-        """Cancel libtpu's current question."""
         self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """End it now."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
     def end(self) -> None:
-        """End it now, and wait for that."""
         self.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """End it, and close its connection and files."""
         self.end()
         self._connection.close()
         self._last_words.close()
@@ -96,17 +93,17 @@ class WarmProcess:
         try:
             if not self._connection.poll(limit):
                 raise TimeoutError
-            found: tuple[Any, ...] = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process wrote it
+            message: tuple[Any, ...] = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process wrote it
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise self._end_error() from None
-        return found
+        return message
 
     def _end_error(self) -> WarmProcessEnded:
         try:
             status = self._process.wait(_END_LIMIT)
-        except subprocess.TimeoutExpired:  # it closed its connection and still runs
+        except subprocess.TimeoutExpired:  # it closed its connection but still runs
             self.kill()
             status = self._process.wait()
         self._last_words.seek(0)
@@ -117,15 +114,15 @@ _live_processes: set[WarmProcess] = set()
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a process that uses JAX on the CPU alone: the memory of a GPU, or a TPU, is for runs of plans."""
-    quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
+    """Return an environment with JAX on the CPU only, since GPU memory and TPUs are for runs of plans."""
+    quiet = NO_TPU if has_no_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": python_path(), **quiet}
 
 
 def _end_all() -> None:
-    for each in tuple(_live_processes):
-        each.kill()
+    for process in tuple(_live_processes):
+        process.kill()
 
 
 atexit.register(_end_all)
-after_fork(_live_processes.clear)  # the processes are the parent's
+after_fork(_live_processes.clear)  # the processes belong to the parent

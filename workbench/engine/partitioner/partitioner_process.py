@@ -1,8 +1,10 @@
-"""The warm process: `python -m workbench.engine.partitioner.partitioner_process FD` answers questions on connection FD until it closes.
+"""The warm process: `python -m workbench.engine.partitioner.partitioner_process FD` answers questions on connection FD
+until it closes.
 
-A question is a byte that names the compiler, and a pickled `(plan, target)`; an answer a pickled `("answer", Partitioned)` or `("refused",
-message, ways out)`. It holds no state that matters: JAX imported, a CPU client of XLA for each size of mesh, the caches of XLA's libraries,
-and the process that runs libtpu. It calls none of the traced functions, so it needs none of the user's modules.
+A question is a byte that selects the compiler, and a pickled `(plan, target)`; an answer is a pickled `("answer",
+Partitioned)` or `("refused", message, ways out)`. The process has only replaceable state: imported JAX, a CPU client of
+XLA for each mesh size, caches of XLA's libraries, and the libtpu process. It calls no traced function, so it needs none
+of the user's modules.
 """
 
 import os
@@ -14,17 +16,17 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.child_process import end_with_parent, raise_niceness, run_when_idle
+from workbench.engine.partitioner.partitioner_connection import OF_LIBTPU
 
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu_client import Libtpu
 
-_NICENESS = 5  # niceness: the page and the browser on the same machine go first
+_NICENESS = 5  # yields to the page and the browser on the same machine
 WHEN_IDLE = "WORKBENCH_PARTITION_WHEN_IDLE"
-"""The environment variable with which, once it is ready, it works only where nothing else wants the processor: a team's server."""
+"""Environment variable that makes the ready process use only idle processor time, for a team server."""
 
 
 def main(descriptor: int) -> None:
-    """Answer until the connection closes."""
     end_with_parent(descriptor)
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
@@ -40,7 +42,7 @@ def main(descriptor: int) -> None:
 
 
 def _warm_up() -> None:
-    """Do what the first question would wait for: imports, a client, and one compilation, which initialises XLA's own tables."""
+    """Do the slow work of the first question: imports, a client, and one compilation."""
     import jax
 
     from workbench.spmd.ask_partitioner import ask_partitioner
@@ -52,7 +54,6 @@ def _warm_up() -> None:
 
 
 def _libtpu() -> "Libtpu":
-    """The client of libtpu; a signal cancels its current question."""
     from workbench.engine.partitioner.libtpu_client import Libtpu
 
     libtpu = Libtpu()
@@ -61,9 +62,7 @@ def _libtpu() -> "Libtpu":
 
 
 def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
-    """Answer a question: libtpu's answer is passed on as it is; for a TPU that it does not know, XLA's generic partitioner answers."""
-    from workbench.engine.partitioner.libtpu_client import OF_LIBTPU
-
+    """Forward libtpu's answer; for other questions and unknown TPUs, ask XLA's generic partitioner."""
     if not question.startswith(OF_LIBTPU):
         return pickle.dumps(_partition(question[1:]))
     answer = libtpu.answer(question[1:])
@@ -81,12 +80,12 @@ def _partition(question: bytes) -> tuple[Any, ...]:
         return "answer", ask_partitioner(plan, target if isinstance(target, str) else target.chip.platform)
     except WorkbenchError as error:
         return "refused", *error.parts
-    except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is said, and the process goes on
+    except Exception as error:  # noqa: BLE001 - any error of MLIR's bindings or XLA is reported, and the process continues
         return "refused", f"XLA's partitioner could not be run: {type(error).__name__}: {error}"[:500], ("keep the planned figures",)
 
 
 def _truncate_stderr() -> None:
-    """Truncate standard error, a file of our parent's for crash messages: what was written about answered plans is no longer needed."""
+    """Truncate standard error, the parent's file for crash messages, after an answered question."""
     with suppress(OSError):
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)

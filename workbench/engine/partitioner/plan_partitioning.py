@@ -1,20 +1,15 @@
-"""A plan's partitioning: from the cache on disk where the same plan was partitioned before, else from the warm process, and then cached.
-
-It is only a cache: a file that cannot be read is deleted and made anew.
-"""
+"""Partition a plan through a disk cache and the warm process."""
 
 import json
 import os
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Protocol
 
-from workbench.core.parse_untrusted import open_plain
 from workbench.cost.tpu_kernel_cycles import rates_for
-from workbench.engine.compile.compile_cache import cache_folder, hash_key
+from workbench.engine.compile.compile_cache import hash_key, load_file, store_file
 from workbench.engine.compile.compile_targets import CLOCKS, compiler_flags, versions
 from workbench.engine.partitioner.libtpu_client import asks_libtpu
 from workbench.engine.partitioner.partitioner_client import shared_worker
@@ -32,14 +27,14 @@ class PartitionService(Protocol):
 
 
 MOST_FILES = 10_000
-"""The number of cached answers, a few kilobytes each; the least recently used are deleted first."""
-_READER = 11  # raised when the question, or what is read of an answer, changes
+"""Maximal number of cached answers, a few kilobytes each; the least recently used are deleted first."""
+_READER = 12  # increment if the question changes, or the reading of answers
 
 
 def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:
-    """Run XLA's partitioner on a plan for this hardware, else for the plan's own; an interrupt cancels it.
+    """Run XLA's partitioner on a plan for this hardware, by default the plan's; an interrupt cancels it.
 
-    Raises `PartitionError` where XLA refuses the plan, or crashes on it.
+    Raises `PartitionError` if XLA refuses the plan or crashes.
     """
     answer = start_partition(plan, hardware, keep=keep)
     try:
@@ -52,13 +47,13 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
 def start_partition(
     plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: PartitionService | None = None
 ) -> Future[Partitioned]:
-    """Like `partition_plan`, as a future, which is done at once if the answer is cached. `worker`: by default this process's own."""
+    """Like `partition_plan`, as a future, already done if cached. `worker`: by default this process's."""
     target = target_of(plan, hardware or plan.hardware)
     key = _key(plan, target) if keep else ""
-    if key and (known := _load(key)) is not None:
-        found: Future[Partitioned] = Future()
-        found.set_result(known)
-        return found
+    if key and (cached := load_file(_file(key), _parse_partitioned)) is not None:
+        finished: Future[Partitioned] = Future()
+        finished.set_result(cached)
+        return finished
     answer = (worker or shared_worker()).ask(plan, target)
     if key:
         answer.add_done_callback(partial(_store_answer, key))
@@ -66,72 +61,51 @@ def start_partition(
 
 
 def target_of(plan: Plan, hardware: Hardware | None) -> Hardware | str:
-    """Which compiler is asked: the hardware's own, where that is libtpu and is installed; else XLA's generic partitioner, for this
-    platform, or for none without hardware."""
+    """Return the hardware if libtpu compiles for it and is installed, else the platform of XLA's partitioner.
+
+    The platform is empty without hardware.
+    """
     if hardware is not None and asks_libtpu(plan, hardware):
         return hardware
     return hardware.chip.platform if hardware else ""
 
 
 def _key(plan: Plan, target: Hardware | str) -> str:
-    """A hash of what the answer depends on. Layout statements apply by path and dimension name, so these are included."""
+    """Hash the inputs of the answer. Layout statements apply by path and dimension name, so these are included."""
     program = plan.program
-    names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
-    paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
+    names = f"{program.identity} {[str(argument) for argument in program.arguments]} {program.carried}"
+    paths = "\n".join(f"{operation.path} {operation.source}" for operation in program.operations) if plan.layout.constraints else ""
     target_key = target if isinstance(target, str) else _key_of_libtpu(plan, target)
     return hash_key(names, paths, str(plan.mesh), str(plan.layout), target_key, COMPILER, str(_READER))
 
 
 def _key_of_libtpu(plan: Plan, hardware: Hardware) -> str:
     clock = CLOCKS[hardware.chip.target]
-    where = f"{hardware} {hardware.chip.target} {hardware.axes} {plan.axis_assignment}"
-    return f"{where} {versions()} {compiler_flags()} {clock} {rates_for(hardware.chip, clock)}"
-
-
-def _path(key: str) -> Path:
-    return cache_folder() / "partitioned" / f"{key}.json"
-
-
-def _load(key: str) -> Partitioned | None:
-    try:
-        path = _path(key)
-        with open_plain(path) as file:
-            found = _parse_partitioned(json.load(file))
-    except (FileNotFoundError, RuntimeError):
-        return None
-    except Exception:  # noqa: BLE001 - with damaged data JSON and the record may raise anything
-        with suppress(OSError):
-            path.unlink()
-        return None
-    with suppress(OSError):
-        path.touch()
-    return found
+    device_key = f"{hardware} {hardware.chip.target} {hardware.axes} {plan.axis_assignment}"
+    return f"{device_key} {versions()} {compiler_flags()} {clock} {rates_for(hardware.chip, clock)}"
 
 
 def _store_answer(key: str, answer: Future[Partitioned]) -> None:
-    """Cache an answer; neither a disk that is full or not writable nor an answer that did not come is an error."""
-    if answer.cancelled() or answer.exception() is not None:
-        return
-    with suppress(OSError, RuntimeError):
-        path = _path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps(asdict(answer.result())), encoding="utf-8")
-        unfinished.replace(path)
-        _make_room(path.parent)
+    if not answer.cancelled() and answer.exception() is None:
+        store_file(_file(key), json.dumps(asdict(answer.result())).encode(), _make_room)
+
+
+def _file(key: str) -> str:
+    return f"partitioned/{key}.json"
 
 
 def _make_room(where: Path) -> None:
     names = os.listdir(where)  # noqa: PTH208 - names alone, thousands of them
     if len(names) > MOST_FILES:
-        oldest = sorted(where.iterdir(), key=lambda each: each.stat().st_mtime)
-        for each in oldest[: len(names) - MOST_FILES * 9 // 10]:
-            each.unlink(missing_ok=True)
+        oldest = sorted(where.iterdir(), key=lambda path: path.stat().st_mtime)
+        for path in oldest[: len(names) - MOST_FILES * 9 // 10]:
+            path.unlink(missing_ok=True)
 
 
-def _parse_partitioned(record: dict[str, Any]) -> Partitioned:
-    collectives = tuple(PartitionedCollective(**{**each, "axes": tuple(each["axes"])}) for each in record["collectives"])
-    gathered = tuple(GatheredWhole(**each) for each in record["gathered_whole"])
+def _parse_partitioned(file: IO[bytes]) -> Partitioned:
+    record = json.load(file)
+    collectives = tuple(PartitionedCollective(**{**entry, "axes": tuple(entry["axes"])}) for entry in record["collectives"])
+    gathered = tuple(GatheredWhole(**entry) for entry in record["gathered_whole"])
     scheduled = record.get("scheduled")
     if scheduled is not None:
         scheduled = Scheduled(**{**scheduled, "memory": CompiledMemory(**scheduled["memory"])})

@@ -1,4 +1,4 @@
-"""Read a scheduled program of a plan, as libtpu dumped it, into the answer to the plan."""
+"""Read a scheduled program, dumped by libtpu, into the answer about a plan."""
 
 import math
 import time
@@ -23,13 +23,16 @@ _SUMS = ("all-reduce", "reduce-scatter")
 
 
 def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no_room: str, words: str) -> Partitioned:
-    """Read what the compiler of `hardware` made of a plan: a serialised `HloProto` with buffer assignment. `begun`: when it was asked, by
-    `time.perf_counter`; `no_room`: its message where the device's memory is too small; `words`: what it printed."""
+    """Read the compiler's `HloProto` with buffer assignment for a plan.
+
+    `begun`: `time.perf_counter()` of the question; `no_room`: the compiler's message if device memory is too small;
+    `words`: its printed output.
+    """
     module, packed = read_program(program)
     kernels = list(visit_kernels(module))
     clock = CLOCKS[hardware.chip.target]
     seconds = estimated_cycles(module, kernels, rates_for(hardware.chip, clock)) / clock
-    scheduled = Scheduled(str(hardware), compiler_of(hardware), _memory(packed), sum(each.runs for each in kernels), seconds, no_room)
+    scheduled = Scheduled(str(hardware), compiler_of(hardware), _memory(packed), sum(kernel.runs for kernel in kernels), seconds, no_room)
     return Partitioned(
         hardware.chip.platform,
         plan.mesh.size,
@@ -47,14 +50,17 @@ def _memory(packed: PackedMemory) -> CompiledMemory:
 
 
 def _list_collectives(module: HloModule, plan: Plan) -> Iterator[PartitionedCollective]:
-    """The collectives of the program, each linked to the operations that it is named after; a combined one has an entry per part."""
     ends = _CollectiveEnds(module)
-    for each in collectives_of(module, plan.mesh, sub_axes_of):
-        kind, devices = each.part_of or each.kind, math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
-        for number, (payload, path) in enumerate(zip(each.parts or (each.payload,), each.part_paths or (each.path,), strict=True)):
-            made_by, read_by = ends.of(each, number, _parse_operation(path), kind)
+    for collective in collectives_of(module, plan.mesh, sub_axes_of):
+        kind, devices = collective.part_of or collective.kind, math.prod(axis_size(axis, plan.mesh) for axis in collective.axes)
+        for number, (payload, path) in enumerate(
+            zip(collective.parts or (collective.payload,), collective.part_paths or (collective.path,), strict=True)
+        ):
+            made_by, read_by = ends.of(collective, number, _parse_operation(path), kind)
             result = payload // devices if kind == "reduce-scatter" else payload
-            yield PartitionedCollective(kind, each.axes, payload, result, each.count, made_by, read_by, ends.is_only_reader(each))
+            yield PartitionedCollective(
+                kind, collective.axes, payload, result, collective.count, made_by, read_by, ends.is_only_reader(collective)
+            )
 
 
 def _parse_operation(path: str) -> int:
@@ -62,25 +68,32 @@ def _parse_operation(path: str) -> int:
 
 
 class _CollectiveEnds:
-    """Finds the operations that make and read the value a collective sends."""
+    """Finds the operations that make and read a collective's operand."""
 
     def __init__(self, module: HloModule) -> None:
-        self._homes = {each.name: (computation, each) for computation in module.computations.values() for each in computation.values()}
+        self._homes = {
+            instruction.name: (computation, instruction)
+            for computation in module.computations.values()
+            for instruction in computation.values()
+        }
         self._users: dict[int, Users] = {}
 
     def of(self, collective: CompiledCollective, number: int, own_operation: int, kind: str) -> tuple[int, int]:
-        """The operations that make and read one part, by number; -1 if unknown. A sum is named after what it adds up, as are those that JAX
-        0.11 marks; others after their readers."""
+        """Return the numbers of the operations that make and read one part; -1 if unknown.
+
+        A sum is named after its operand, as are collectives marked by JAX 0.11; others after their readers.
+        """
         computation, instruction = self._homes[collective.name]
-        several = len(instruction.operands) > 1
+        is_combined = len(instruction.operands) > 1
         if kind in _SUMS:
-            return own_operation, reader_of(self._users_in(computation), instruction, number if several else None, own_operation)
-        if (reader := _parse_operation(collective.reader)) >= 0:
+            return own_operation, reader_of(self._users_in(computation), instruction, number if is_combined else None, own_operation)
+        reader = _parse_operation(collective.reader)
+        if reader >= 0 and own_operation >= 0:
             return own_operation, reader
-        return (-1 if several else maker_of(computation, computation[instruction.operands[0]], own_operation)), own_operation
+        reader = max(reader, own_operation)
+        return (-1 if is_combined else maker_of(computation, computation[instruction.operands[0]], reader)), reader
 
     def is_only_reader(self, collective: CompiledCollective) -> bool:
-        """Whether nothing else reads what is sent."""
         computation, instruction = self._homes[collective.name]
         return len(instruction.operands) == 1 and len(self._users_in(computation).get(instruction.operands[0], ())) == 1
 

@@ -1,4 +1,4 @@
-"""`open_answerer`: this process, worker processes, or a Ray cluster, whichever a search asks for."""
+"""Choose the answerer of a search: this process, worker processes, or a Ray cluster."""
 
 import os
 from collections.abc import Callable
@@ -18,12 +18,13 @@ from workbench.tracing.jax_backends import force_cpu_backend
 
 
 def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str | None = None) -> Answerer:
-    """Who answers the questions of a search of the evaluator's space; close it afterwards.
+    """Return an answerer for a search of the evaluator's space, to be closed afterwards.
 
-    `workers` processes of this machine, one for each processor if not said; 0 is this process alone. `cluster`: the address of a Ray
-    cluster, `ray://HOST:PORT`, or `local` for one that is started here, for so many actors. `IN_FLIGHT` are started at most: a search asks
-    no more questions at a time. Raises `EngineError` for a number that is too low, a cluster that does not answer, and programs that cannot
-    be sent.
+    `workers`: processes of this machine, by default one per processor; 0 is this process alone. `cluster`: address of a
+    Ray cluster, `ray://HOST:PORT`, or `local` for one started here, with `workers` actors. At most `IN_FLIGHT` are
+    started, because a search asks no more concurrent questions.
+
+    Raises `EngineError` for a number that is too low, an unreachable cluster, and programs that cannot be sent.
     """
     if workers is not None and workers < (0 if cluster is None else 1):
         ways = ["use 0 to plan in this process, or more"] if cluster is None else ["give 1 or more", "search without a cluster"]
@@ -35,23 +36,24 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
 
 
 def count_processors() -> int:
-    """The processors that worker processes may use; none where no such process can be started."""
+    """Return the number of processors for worker processes; 0 if no such process can be started."""
     if not CAN_START:
         return 0
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do.
+# Actors of a Ray cluster that answer the questions of a search, like worker processes.
 
 TIME_LIMIT = 600.0  # seconds for one answer
-_NICENESS = 5  # what else runs on the machine goes first
+_NICENESS = 5  # yields to other work on the machine
 _WAYS = ("check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine")
 
 
 def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None) -> WorkerPool:
-    """A pool of actors, one for each processor of the cluster if not said. Closing it ends them, and a cluster that was started here.
+    """Return a pool of actors, by default one per processor of the cluster.
 
-    Raises `EngineError` where Ray is not installed, or no cluster answers.
+    Closing it ends them, and a cluster started here. Raises `EngineError` if Ray is not installed or no cluster
+    answers.
     """
     content = pack_space(evaluator.space)
     ray = join_cluster(address, workers, _WAYS)
@@ -61,7 +63,7 @@ def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None
 
 
 class _SearchActor:
-    """Holds an evaluator on one machine of the cluster, with JAX on the CPU alone and at low priority."""
+    """Evaluator on one machine of the cluster, with JAX on the CPU only and at low priority."""
 
     def __init__(self, space: bytes) -> None:
         raise_niceness(_NICENESS)
@@ -69,16 +71,14 @@ class _SearchActor:
         self._evaluator = unpack_evaluator(space)
 
     def pid(self) -> int:
-        """The number of its process."""
         return os.getpid()
 
     def answer(self, question: Question) -> Answer:
-        """The answer to one question."""
         return answer(self._evaluator, question)
 
 
 class _ActorWorker:
-    """One actor, as the pool holds it."""
+    """An actor as a worker of the pool."""
 
     noun = "actor"
 
@@ -89,20 +89,20 @@ class _ActorWorker:
 
     @property
     def is_gone(self) -> bool:
-        """Ray says so only when it is asked something."""
+        """Always `False`, because Ray only reports this when asked something."""
         return False
 
     def wait_until_ready(self) -> None:
-        """However long the cluster has no processor for it. Raises `WorkerEnded`."""
+        """Wait until the cluster has a processor for the actor, without limit. Raises `WorkerEnded`."""
         self.pid = self._get(self._actor.pid.remote, None)
 
     def ask(self, question: Question) -> Answer:
-        """The answer. Raises `WorkerEnded` where the actor dies first or needs more than `TIME_LIMIT`."""
-        found: Answer = self._get(partial(self._actor.answer.remote, question), TIME_LIMIT)
-        return found
+        """Return the answer; raises `WorkerEnded` if the actor dies first or needs more than `TIME_LIMIT`."""
+        result: Answer = self._get(partial(self._actor.answer.remote, question), TIME_LIMIT)
+        return result
 
     def kill(self) -> None:
-        with suppress(Exception):  # the cluster may be gone before it
+        with suppress(Exception):  # the cluster may already have ended
             self._ray.kill(self._actor)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class _ActorWorker:
     def _get(self, call: Callable[[], Any], limit: float | None) -> Any:
         try:
             return self._ray.get(call(), timeout=limit)
-        except Exception as error:  # Ray's own errors, and those of a connection that is lost
+        except Exception as error:  # errors of Ray and of a lost connection
             raise WorkerEnded(f"with {describe_ray_error(error)}") from error
 
 

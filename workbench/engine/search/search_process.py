@@ -1,4 +1,5 @@
-"""A worker of a search: `python -m workbench.engine.search.search_process FD` answers questions on connection FD until it closes.
+"""Worker process of a search: `python -m workbench.engine.search.search_process FD` answers questions on connection FD
+until it closes.
 
 The first message is the space (`pack_space`), each further one a pickled `Question`; an answer is a pickled `Answer`.
 """
@@ -14,13 +15,11 @@ from typing import Any
 from workbench.core.child_process import end_with_parent, raise_niceness
 
 _ALLOCATIONS = 50_000
-"""Objects until young garbage is looked for. A network has a million that live as long as the search: with Python's own 700 an eighth of
-the time went into looking."""
-_NICENESS = 5  # the page and the browser on the same machine go first
+"""Allocations between collections. With Python's 700, an eighth of the time went into a network's million live objects."""
+_NICENESS = 5  # yields to the page and the browser on the same machine
 
 
 def main(descriptor: int) -> None:
-    """Answer until the connection closes."""
     end_with_parent(descriptor)
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
@@ -31,7 +30,7 @@ def main(descriptor: int) -> None:
         with suppress(EOFError, OSError):
             evaluator = unpack_evaluator(connection.recv_bytes())
             connection.send_bytes(pickle.dumps(("space", evaluator.space.size)))
-            gc.freeze()  # JAX and the space stay
+            gc.freeze()  # JAX and the space live until the end
             gc.set_threshold(_ALLOCATIONS)
             while True:
                 question: Any = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own parent wrote it

@@ -1,21 +1,19 @@
-"""The work of a process that searches: one space, any number of searches and questions, one memory for all of them."""
+"""Main loop of a search process: one space, any number of searches and questions, one cache for all of them."""
 
 import queue
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from workbench.engine.worker.line_codec import WorkerCommand
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import find_clash
+from workbench.search.requirement_conflicts import find_requirement_conflict
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
@@ -25,6 +23,7 @@ from workbench.search.search_messages import (
     FoundEntries,
     PlanExplained,
     PlanExplanation,
+    SearchCommand,
     SearchRefused,
     SearchRequest,
     SearchUpdate,
@@ -32,21 +31,23 @@ from workbench.search.search_messages import (
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
-from workbench.search.worker_questions import Answer, InProcess, Question, Wait
 
-# Updates of one search, a few a second: of every state where they come slowly, of the last one where they come fast, and where none comes
-# for a while of the same one with the time that has passed, for a round of a large program takes seconds.
+# Updates of one search, at most two per second: of every state if they are slow, of the latest one if they are fast, and of the same one
+# with the elapsed time if there is none for a while, because a round of a large program takes seconds.
 
-EVERY = 0.5  # seconds between two updates
+EVERY = 0.5  # seconds between updates
 
 Tell = Callable[[Any], None]
 
 
 class UpdateSender:
-    """Used as a context: the last update is sent after it, by its caller. `take_found()` gives what was planned since the last call."""
+    """Context manager that sends updates of a search; the caller sends the last one afterwards.
 
-    def __init__(self, number: int, tell: Tell, take_found: Callable[[], FoundEntries]) -> None:
-        self._number, self._tell, self._take_found = number, tell, take_found
+    `found` holds the plans found so far; every update has those added since the last one.
+    """
+
+    def __init__(self, number: int, tell: Tell, found: Mapping[PlanCandidate, Figures]) -> None:
+        self._number, self._tell, self._found, self._taken = number, tell, found, 0
         self._lock, self._is_over = threading.Lock(), threading.Event()
         self._state: SearchState | None = None
         self._known_at = self._sent_at = float("-inf")
@@ -61,11 +62,16 @@ class UpdateSender:
         self._thread.join()
 
     def show(self, state: SearchState) -> None:
-        """There is a new state."""
         with self._lock:
             self._state, self._known_at = state, time.perf_counter()
             if self._known_at - self._sent_at >= EVERY:
-                self._send(state, self._take_found())
+                self._send(state, self.take_found())
+
+    def take_found(self) -> FoundEntries:
+        """Return the plans found since the last call."""
+        entries = tuple(self._found.items())[self._taken :]
+        self._taken += len(entries)
+        return entries
 
     def _repeat(self) -> None:
         while not self._is_over.wait(EVERY):
@@ -79,12 +85,12 @@ class UpdateSender:
         self._tell(SearchUpdated(SearchUpdate(self._number, state, found)))
 
 
-IDLE_LIMIT = 600.0  # seconds without a request, after which the process ends
-CLASH_SECONDS = 10.0  # for each search that a clash needs
+IDLE_LIMIT = 600.0  # seconds without requests after which the process ends
+CLASH_SECONDS = 10.0  # seconds per search for clashing requirements
 
 
-def serve_searches(plan: Plan, on_event: Tell, commands: "queue.SimpleQueue[WorkerCommand]", space: SearchSpace) -> int:
-    """Answer requests about a space until none comes for a while; returns how many there were. `plan` is the start of the space."""
+def serve_searches(plan: Plan, on_event: Tell, commands: "queue.SimpleQueue[SearchCommand]", space: SearchSpace) -> int:
+    """Answer requests about a space, which starts at `plan`, until it is idle for long; return their number."""
     del plan
     server = SearchServer(space, on_event, commands)
     while True:
@@ -94,47 +100,20 @@ def serve_searches(plan: Plan, on_event: Tell, commands: "queue.SimpleQueue[Work
             return server.answered
 
 
-@dataclass
-class RecordingAnswerer:
-    """Answers as another one does, and keeps the figures of what was planned until they are taken."""
-
-    inner: InProcess
-    _found: list[tuple[PlanCandidate, Figures]] = field(default_factory=list)
-
-    def submit(self, question: Question) -> Wait:
-        return partial(self._answer, question, self.inner.submit(question))
-
-    def _answer(self, question: Question, wait: Wait) -> Answer | None:
-        answer = wait()
-        if isinstance(answer, Figures):
-            self._found.append((question.candidate, answer))
-        return answer
-
-    def take_found(self) -> FoundEntries:
-        """What was planned since the last call."""
-        found, self._found = tuple(self._found), []
-        return found
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 class SearchServer:
-    """Searches and explains; what comes while it searches is answered between two rounds."""
+    """Searches and explains plans; requests that arrive during a search are answered between rounds."""
 
-    def __init__(self, space: SearchSpace, tell: Tell, commands: "queue.SimpleQueue[WorkerCommand]") -> None:
+    def __init__(self, space: SearchSpace, tell: Tell, commands: "queue.SimpleQueue[SearchCommand]") -> None:
         self._space, self._tell, self._commands = space, tell, commands
         self._evaluator = Evaluator(space)
         self.answered = 0
 
-    def answer(self, command: WorkerCommand) -> None:
-        """Answer one command, and the searches that came meanwhile."""
+    def answer(self, command: SearchCommand) -> None:
         following: SearchRequest | None = self._answer_or_return(command)
         while following is not None:
             following = self._search(following)
 
-    def _answer_or_return(self, command: WorkerCommand) -> SearchRequest | None:
-        """A request to search is returned, any other is answered."""
+    def _answer_or_return(self, command: SearchCommand) -> SearchRequest | None:
         self.answered += 1
         if isinstance(command, AskSearch):
             return command.request
@@ -151,33 +130,38 @@ class SearchServer:
         return PlanExplanation(request.number, request.end, ledger, changes)
 
     def _search(self, request: SearchRequest) -> SearchRequest | None:
-        """One search to its end, or to the next request for one, which is returned."""
-        answerer = RecordingAnswerer(InProcess(self._evaluator))
+        """Run a search to its end, or to the next search request, which is returned."""
         state: SearchState | None = None
-        late = request.within - (within := request.seconds_left())
+        found: dict[PlanCandidate, Figures] = {}
+        begin: float | None = None
+
+        def clock() -> float:  # stands still until the first answer: in a new process this one imports and compiles
+            return 0.0 if begin is None else time.perf_counter() - begin
+
         try:
-            with UpdateSender(request.number, self._tell, answerer.take_found) as updates:
-                for searched in run_search(
+            with UpdateSender(request.number, self._tell, found) as updates:
+                for state in run_search(
                     self._space,
                     request.requirements,
                     objective=request.objective,
-                    within=within,
-                    answerer=answerer,
+                    within=request.within,
                     evaluator=self._evaluator,
                     present=request.present,
                     until=request.until,
+                    clock=clock,
+                    found=found,
                 ):
-                    state = replace(searched, elapsed=late + searched.elapsed)
+                    begin = begin or time.perf_counter()
                     updates.show(state)
                     if (following := self._answer_waiting()) is not None:
                         return following
         except WorkbenchError as error:
             self._tell(SearchRefused(request.number, error.message, error.ways_out))
             return None
-        return None if state is None else self._finish(request, state, answerer)
+        return None if state is None else self._finish(request, state, updates)
 
-    def _finish(self, request: SearchRequest, state: SearchState, answerer: RecordingAnswerer) -> SearchRequest | None:
-        """The last update of a search, or the next request that came while it was asked what clashes."""
+    def _finish(self, request: SearchRequest, state: SearchState, updates: UpdateSender) -> SearchRequest | None:
+        """Send the last update of a search; return a search request that arrived while its clashes were determined."""
         number, clash = request.number, None
         following: SearchRequest | None = None
 
@@ -187,22 +171,21 @@ class SearchServer:
             return following is not None
 
         if state.best is None:
-            self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found())))
-            clash = find_clash(
+            self._tell(SearchUpdated(SearchUpdate(number, state, updates.take_found())))
+            clash = find_requirement_conflict(
                 self._space,
                 request.requirements,
-                within=min(CLASH_SECONDS, request.seconds_left()),
+                within=min(CLASH_SECONDS, max(0.0, request.within - state.elapsed)),
                 evaluator=self._evaluator,
                 on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
                 is_cancelled=has_following,
                 is_complete=state.is_complete,
             )
         if following is None:
-            self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found(), is_over=True, clash=clash)))
+            self._tell(SearchUpdated(SearchUpdate(number, state, updates.take_found(), is_over=True, clash=clash)))
         return following
 
     def _answer_waiting(self) -> SearchRequest | None:
-        """Answer what has come meanwhile, up to a request for another search, which is returned."""
         while True:
             try:
                 following = self._answer_or_return(self._commands.get_nowait())

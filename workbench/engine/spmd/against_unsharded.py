@@ -13,19 +13,19 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from workbench.core.program import Program
 from workbench.core.tensor import Role
-from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.engine.spmd.compiled_step import CompiledStep, lower_first
 from workbench.engine.spmd.device_mesh import host_value
-from workbench.engine.spmd.explicit_axes import lower_first
 from workbench.units import format_bytes
 
 
 class StepCheck(NamedTuple):
-    """How a step differs from the unsharded one.
+    """Difference between a step and the unsharded one.
 
-    - `error`: the largest difference of a result, relative to the largest magnitude among the results of its role; `None` if unchecked;
-    - `explained`: the largest such difference that rounding explains; `None` where memory does not suffice to measure it;
-    - `reason`: why it is unchecked;
-    - `not_numbers`: how many elements of the results are not a number, here and in the unsharded step.
+    - `error`: largest difference of a result, relative to the largest magnitude among the results of its role; `None`
+      if unchecked;
+    - `explained`: largest such difference explained by rounding; `None` if memory does not suffice to measure it;
+    - `reason`: the reason if it is unchecked;
+    - `not_numbers`: number of NaN elements in the results, in both steps.
     """
 
     error: float | None
@@ -39,16 +39,17 @@ class StepCheck(NamedTuple):
 
 
 def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
-    """The largest relative error of a result, and an empty text; or `None` and why it is not known. Donates `arguments`."""
-    found = check_step(step, arguments)
-    return found.error, found.reason
+    """Return the largest relative error of a result and an empty text, or `None` and the reason. Donates `arguments`."""
+    step_check = check_step(step, arguments)
+    return step_check.error, step_check.reason
 
 
 def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
-    """Compare the sharded step with the unsharded one, if one device can hold that. Donates `arguments`.
+    """Compare the sharded step with the unsharded one, if one device has room for that. Donates `arguments`.
 
-    A `shard_map` or explicit axes in the function need all devices of its mesh: such a step is compared with itself under arguments that
-    are whole on every device, so that nothing outside of the `shard_map` is split."""
+    A `shard_map` or explicit axes in the function need all devices of its mesh: such a step is compared with itself on
+    replicated arguments, so that nothing outside the `shard_map` is split.
+    """
     if has_manual_axes(step.program) or step.program.step.written.explicit:
         return _check_from_whole(step, arguments)
     device = step.mesh.local_devices[0]
@@ -56,7 +57,7 @@ def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     try:
         plain = jax.jit(step.program.step.call, keep_unused=True)
         unsharded = plain.lower(*specs).compile()
-    except ValueError as error:  # the function names devices or a mesh of its own
+    except ValueError as error:  # the function uses specific devices or a mesh
         return StepCheck(None, reason=f"the step cannot be compiled for one device: {str(error).splitlines()[0]}")
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
@@ -68,15 +69,15 @@ def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
 
 
 def has_manual_axes(program: Program) -> bool:
-    """Whether the function says itself what each device does, in a `shard_map`."""
-    return any(each.manual for each in program.operations)
+    """Return whether the function has a `shard_map`."""
+    return any(operation.manual for operation in program.operations)
 
 
 def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     whole = NamedSharding(step.mesh, PartitionSpec())
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=whole) for array in arguments]
 
-    def lower(call: Callable[..., Any]) -> jax.stages.Lowered:  # a new function: JAX lowers one only once
+    def lower(call: Callable[..., Any]) -> jax.stages.Lowered:  # a new function, because JAX lowers each only once
         return jax.jit(functools.partial(call), keep_unused=True, out_shardings=whole).lower(*specs)
 
     unsplit = lower_first(lower, step.plan, step.mesh).compile()
@@ -93,14 +94,13 @@ def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> StepChe
 
 
 def _bytes_twice(memory: Any) -> int:
-    """Bytes of a step with its arguments and results there twice: as they are, and moved by one rounding."""
     return int(2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes) + memory.temp_size_in_bytes)
 
 
 def _check_against(
     step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array], *, judges: bool
 ) -> StepCheck:
-    """Compare the step with `call(*whole)`; if it `judges`, that too with itself on arguments that are moved by one rounding."""
+    """Compare the step with `call(*whole)`; with `judges`, also that call on arguments moved by one rounding."""
     expected = call(*whole)
     explained = None
     if judges:
@@ -122,48 +122,69 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
-    """Compare shard by shard, so that nothing is gathered."""
     difference: dict[Role, float] = {}
     magnitude: dict[Role, float] = {}
     for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
         if jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
             continue
         expected = np.asarray(theirs)
-        gaps = [largest_gap(_wide(shard.data), _wide(expected[shard.index])) for shard in ours.addressable_shards]
+        gaps = [largest_gap(shard.data, expected[shard.index]) for shard in ours.addressable_shards]
         difference[tensor.role] = max(difference.get(tensor.role, 0.0), *gaps)
-        magnitude[tensor.role] = max(magnitude.get(tensor.role, 0.0), largest_magnitude(_wide(expected)))
+        magnitude[tensor.role] = max(magnitude.get(tensor.role, 0.0), largest_magnitude(expected))
     return relative(difference, magnitude)
 
 
 def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) -> float:
-    """The largest difference of any role, relative to the largest magnitude of that role; infinity where one of them is."""
+    """Largest difference of any role over the largest magnitude of that role; infinity for infinite differences."""
     if inf in difference.values():
         return inf
     return max(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
 
 
-def largest_gap(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
-    """The largest difference; none where both are not a number, infinity where only one of the two is, or is infinite.
+def largest_gap(ours: Any, theirs: Any) -> float:
+    """Largest difference; none for two NaNs, infinity if only one of the two is NaN or infinite.
+
+    Of numbers of eight bits and fewer, only what exceeds one quantization step: a rounding of the value that was
+    quantized may have it rounded the other way.
 
     >>> largest_gap(np.array([1.0, -inf]), np.array([1.5, -inf])), largest_gap(np.array([1.0]), np.array([np.nan]))
     (0.5, inf)
     >>> largest_gap(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])), largest_gap(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))
     (0.0, inf)
+    >>> codes = np.array([448.0, 0.5, 1.0]).astype("float8_e4m3fn")
+    >>> largest_gap(np.array([416.0, 0.5625, 1.5]).astype("float8_e4m3fn"), codes)
+    0.375
     """
+    step = quantization_step(theirs)
+    ours, theirs = _wide(ours), _wide(theirs)
     if (np.isnan(ours) != np.isnan(theirs)).any():
         return inf
     differing = (ours != theirs) & ~np.isnan(theirs)  # equal infinities have no difference
-    return float(np.abs(ours[differing] - theirs[differing]).max(initial=0.0))
+    beyond = np.abs(ours[differing] - theirs[differing]) - np.broadcast_to(step, theirs.shape)[differing]
+    return max(float(beyond.max(initial=0.0)), 0.0)
+
+
+def quantization_step(codes: Any) -> np.ndarray[Any, Any]:
+    """The distance of each number of eight bits and fewer to the next one away from zero; 0 for wider types."""
+    dtype = codes.dtype
+    if dtype.name in _NARROW_INTEGERS:
+        return np.ones(())
+    if not _is_narrow_float(dtype.name):
+        return np.zeros(())
+    limits = jax.numpy.finfo(dtype)
+    exponent = np.frexp(np.abs(_wide(codes)))[1] - 1
+    return np.maximum(np.ldexp(float(limits.eps), exponent), float(limits.smallest_subnormal))
 
 
 def count_not_numbers(results: Iterable[Any]) -> int:
-    """How many elements of arrays are not a number."""
-    inexact = (each for each in results if jax.dtypes.issubdtype(each.dtype, np.inexact))
-    return sum(int(np.isnan(_wide(each)).sum()) for each in inexact)
+    """Count the NaN elements of arrays."""
+    inexact = (array for array in results if jax.dtypes.issubdtype(array.dtype, np.inexact))
+    return sum(int(np.isnan(_wide(array)).sum()) for array in inexact)
 
 
-def largest_magnitude(array: np.ndarray[Any, Any]) -> float:
-    """The largest magnitude of a finite number."""
+def largest_magnitude(array: Any) -> float:
+    """Largest magnitude of a finite number."""
+    array = _wide(array)
     return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
 
 
@@ -172,43 +193,55 @@ def _wide(array: Any) -> np.ndarray[Any, Any]:
     return host.astype(np.complex128 if np.issubdtype(host.dtype, np.complexfloating) else np.float64)
 
 
-# The error that rounding explains, measured: how far a step moves when every argument moves by one rounding.
+# Error explained by rounding, measured as the change of a step when every argument moves by one rounding.
 
-_FAR_ABOVE = 30.0  # sums in another order, at every layer: more roundings than one, of which most cancel
-_MOST = 0.5  # of the largest magnitude: as much is wrong, whatever the dtype
-_CHAOTIC = 3.0  # times what one rounding does, for steps where one rounding does as much as that
-_MULTIPLIED_BY_TPUS = "bfloat16"  # which TPUs round operands of matrix products to
-_TF32 = 2.0**-11  # the unit roundoff of TF32, which NVIDIA's GPUs may round operands of float32 products to
+_FAR_ABOVE = 30.0  # reordered sums in every layer: several roundings, most of which cancel
+_ABOVE_CODES = 2.0  # where codes round the other way: of the moved arguments far more do than in a sharded step
+_MOST = 0.5  # of the largest magnitude: such an error is wrong for any dtype
+_CHAOTIC = 3.0  # times the effect of one rounding, for steps where one rounding has that much effect
+_MULTIPLIED_BY_TPUS = "bfloat16"  # TPUs round operands of matrix products to it
+_MOVES_CODES = 2.0**-13  # a thousandth of the steps between codes of float8_e4m3, 2**-4 to 2**-3 of a number
+_NARROW_INTEGERS = ("int2", "int4", "int8")
+_TF32 = 2.0**-11  # unit roundoff of TF32, to which NVIDIA GPUs may round operands of float32 products
 
 
 def explained_error(sensitivity: float, epsilon: float) -> float:
-    """The largest relative error that rounding explains; `sensitivity` is the relative change that one rounding of the arguments makes.
+    """Largest relative error explained by rounding; `sensitivity` is the effect of one rounding of the arguments.
 
     >>> explained_error(2e-7, 1.2e-7) < 1e-5, explained_error(0.02, 0.008), explained_error(1.0, 0.008)
     (True, 0.5, 3.0)
     """
-    one = max(sensitivity, epsilon) if isfinite(sensitivity) else epsilon
-    return min(_FAR_ABOVE * one, max(_MOST, _CHAOTIC * one))
+    rounding = max(sensitivity, epsilon) if isfinite(sensitivity) else epsilon
+    far_above = _ABOVE_CODES if epsilon == _MOVES_CODES else _FAR_ABOVE
+    return min(far_above * rounding, max(_MOST, _CHAOTIC * rounding))
 
 
 def largest_epsilon(program: Program, platform: str) -> float:
-    """The machine epsilon of the coarsest floating-point dtype that the program computes in."""
-    names = {each.dtype for each in program.operations} | {each.dtype for each in (*program.arguments, *program.results)}
+    """Machine epsilon of the coarsest floating-point dtype that the program computes in.
+
+    Types of eight bits and fewer store what was computed in wider ones. A quantized result is compared up to one step
+    (`largest_gap`). A quantized operand may round the other way, too: a thousandth of them does if arguments move by
+    `_MOVES_CODES`, far more than in a sharded step, so that the effect is measured.
+    """
+    names = {operation.dtype for operation in program.operations} | {tensor.dtype for tensor in (*program.arguments, *program.results)}
     names |= {_MULTIPLIED_BY_TPUS} if platform == "tpu" else set()
-    coarsest = max((float(jax.numpy.finfo(name).eps) for name in names if _is_float(name)), default=0.0)
+    coarsest = max((float(jax.numpy.finfo(name).eps) for name in names if _is_wide_float(name)), default=0.0)
+    coarsest = max(coarsest, _MOVES_CODES) if any(map(_is_narrow_float, names)) else coarsest
     return max(coarsest, _TF32) if platform in ("gpu", "cuda") and "float32" in names else coarsest
 
 
 def move_by_rounding(leaves: Sequence[jax.Array], epsilon: float) -> list[jax.Array]:
-    """The arrays with each floating-point number larger or smaller by `epsilon` of itself, at random; others as they are."""
+    """Change each floating-point number by a fraction `epsilon` up or down at random; other arrays, and quantized ones,
+    are unchanged.
+    """
     keys = jax.random.split(jax.random.key(0), max(len(leaves), 1))
-    return [_move(leaf, key, epsilon) if _is_float(str(leaf.dtype)) else leaf for leaf, key in zip(leaves, keys, strict=False)]
+    return [_move(leaf, key, epsilon) if _is_wide_float(str(leaf.dtype)) else leaf for leaf, key in zip(leaves, keys, strict=False)]
 
 
 @partial(jax.jit, static_argnums=2)
 def _move(leaf: jax.Array, key: jax.Array, epsilon: float) -> jax.Array:
-    wide = leaf.astype(jax.numpy.promote_types(leaf.dtype, "float32"))
-    moved: jax.Array = jax.numpy.where(jax.random.bernoulli(key, shape=leaf.shape), wide * (1 + epsilon), wide * (1 - epsilon))
+    widened = leaf.astype("float32") if leaf.dtype.itemsize < 4 else leaf
+    moved: jax.Array = jax.numpy.where(jax.random.bernoulli(key, shape=leaf.shape), widened * (1 + epsilon), widened * (1 - epsilon))
     return moved.astype(leaf.dtype)
 
 
@@ -217,3 +250,11 @@ def _is_float(name: str) -> bool:
         return bool(jax.dtypes.issubdtype(jax.numpy.dtype(name), jax.numpy.floating))
     except TypeError:  # a random key, a token
         return False
+
+
+def _is_wide_float(name: str) -> bool:
+    return _is_float(name) and not _is_narrow_float(name)
+
+
+def _is_narrow_float(name: str) -> bool:
+    return name.startswith(("float8_", "float6_", "float4_"))

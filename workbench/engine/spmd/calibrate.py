@@ -1,8 +1,8 @@
-"""Measure how fast the attached devices are, in about a second with all of them busy at once.
+"""Measure the speed of the attached devices, in about a second with all of them busy at once.
 
-Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a quarter as fast
-as one core, and the rates of one device must say so. Other load on the machine only ever adds to a time, so the least of several counts; a
-time too short for the clock never becomes a rate, see `_seconds_per_turn`.
+Devices are timed together because virtual CPU devices share the cores: each of eight on two cores has a quarter of a
+core's speed, and the rates of one device must reflect that. Other load on the machine can only lengthen a time, so the
+minimum of several is used; a time too short for the clock never becomes a rate (`_seconds_per_turn`).
 """
 
 import functools
@@ -17,24 +17,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from workbench.engine.spmd.kept_calibration import keep_calibration
+from workbench.engine.spmd.kept_calibration import store_calibration
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunListener
 
 _REPEATS = 4
-_LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times the uncertainty of the clock and of a program's start
+_LONG_ENOUGH = 4e-3  # seconds of a timed loop: 1000 times the uncertainty of the clock and of a program's start
 _MOST_TURNS = 4096
-_AGREED_TURNS = 16  # where several processes take part, each must run as many turns as the others
-_TINY = 16  # kernels per turn when kernel launch is timed
-_BETWEEN = 4  # small dots between two all-reduces when their latency is timed
-_GELU_STEPS = 17  # elementwise steps of `_gelu`, as the cost model counts them: a tanh is 8, any other 1
-_TARGETS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms as `Chip.target` names them
+_AGREED_TURNS = 16  # used with several processes, which must all run the same number of turns
+_TINY = 16  # kernels per turn when timing kernel launches
+_BETWEEN = 4  # small dots between all-reduces when timing their latency
+_GELU_STEPS = 17  # elementwise steps of `_gelu` in the cost model: a tanh is 8, any other 1
+_TARGETS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platform -> name in `Chip.target`
 
 
 class _Sizes(NamedTuple):
-    """Work for one device: side of a square dot and of a small one, elements of an elementwise pass, side of an array whose elementwise
-    arithmetic takes longer than its memory traffic (0 where none does), elements of a large all-reduce."""
+    """Work for one device.
+
+    - `side`, `small`: sides of a square dot and of a small one; `elements`: of an elementwise pass;
+    - `near`: side of an array whose elementwise arithmetic takes longer than its memory traffic, 0 if none does;
+    - `reduced`: elements of a large all-reduce.
+    """
 
     side: int
     small: int
@@ -43,7 +47,7 @@ class _Sizes(NamedTuple):
     reduced: int
 
 
-_CPU = _Sizes(256, 64, 1 << 20, 128, 1 << 18)  # larger than a core's own caches
+_CPU = _Sizes(256, 64, 1 << 20, 128, 1 << 18)  # larger than a core's private caches
 _ACCELERATOR = _Sizes(4096, 256, 1 << 26, 0, 1 << 24)
 
 
@@ -71,29 +75,29 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
 
 
 def calibrate_for(plan: Plan, on_event: RunListener) -> Hardware:
-    """`calibrate` on as many of the attached devices as the plan's mesh has, and keep it (`kept_calibration`)."""
+    """Calibrate as many attached devices as the plan's mesh has, and store the result (`kept_calibration`)."""
     on_event(Progress("calibrating", 0.5))
     hardware = calibrate(tuple(jax.devices()[: plan.mesh.size]))
-    keep_calibration(plan.mesh.size, hardware)
+    store_calibration(plan.mesh.size, hardware)
     return hardware
 
 
 def calibrate_here(virtual_devices: int) -> Hardware:
-    """`calibrate` on all attached devices: the accelerators, or this many virtual CPU devices where there are none.
+    """Calibrate all attached devices: accelerators, or else this many virtual CPU devices.
 
-    To be called before JAX has looked for devices.
+    Must be called before JAX initializes devices.
     """
     jax.config.update("jax_num_cpu_devices", virtual_devices)
     return calibrate(tuple(jax.devices()))
 
 
 def _dot(x: Any) -> Any:
-    return jnp.einsum("dij,djk->dik", x, x) / x.shape[-1]  # ones stay ones
+    return jnp.einsum("dij,djk->dik", x, x) / x.shape[-1]  # an array of ones is unchanged
 
 
 def _dots(count: int) -> Callable[[Any], Any]:
     def work(x: Any) -> Any:
-        for _ in range(count):  # a dot is a kernel of its own: no compiler fuses two
+        for _ in range(count):  # each dot is a separate kernel: no compiler fuses two
             x = _dot(x)
         return x
 
@@ -101,7 +105,6 @@ def _dots(count: int) -> Callable[[Any], Any]:
 
 
 def _layer_work(x: Any) -> Any:
-    """A small version of what a layer computes from one collective to the next."""
     return _gelu(_dots(_BETWEEN)(x))
 
 
@@ -110,7 +113,7 @@ def _scale_and_add(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    """Elementwise arithmetic that is slow per element, with an operand broadcast over its rows, as between the dots of a model."""
+    """Slow elementwise arithmetic with an operand broadcast over its rows, as between the dots of a model."""
     return x * 0.5 * (1.0 + jnp.tanh(0.8 * (x + 0.04 * x * x * x))) + x.mT
 
 
@@ -119,9 +122,9 @@ def _reduce(x: Any) -> Any:
 
 
 def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
-    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as in `cost.collective_times`.
+    """Bandwidth and latency of a link from all-reduces: `t = 2 a steps + 2 V share / B` (`cost.collective_times`).
 
-    The latency is that between computations, where a device has to be woken and the last one to arrive is waited for.
+    The latency is measured between computations, where devices must wake up and wait for the last one.
     """
     n = mesh.size
     if n == 1:
@@ -140,7 +143,7 @@ def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
 
 
 def _time_function(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
-    """Seconds of one call of `f` on an array of `shape` per device, inside a program: the cost of starting a program is left out."""
+    """Seconds of one call of `f` on an array of `shape` per device inside a program, excluding program start."""
     sharding = NamedSharding(mesh, PartitionSpec("all"))
     ones = np.ones((1, *shape), np.float32)
     x = jax.make_array_from_callback((mesh.size, *shape), sharding, lambda _: ones)
@@ -161,7 +164,6 @@ def _time_function(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) 
 
 
 def _enough_turns(run: Callable[[int], float]) -> int:
-    """A number of turns that takes a few milliseconds."""
     turns = 4
     while turns < _MOST_TURNS and min(run(turns), run(turns)) < _LONG_ENOUGH:
         turns *= 4
@@ -169,18 +171,19 @@ def _enough_turns(run: Callable[[int], float]) -> int:
 
 
 def _seconds_per_turn(run: Callable[[int], float], turns: int) -> float:
-    """Seconds of one turn: the least time of many turns less that of a few. Where that difference is lost in the noise, the whole time
-    counts, including the program's start: a rate is then too low, and never a thousand times too high."""
-    few = max(turns // 4, 1)
-    times = [(run(few), run(turns)) for _ in range(_REPEATS)]
-    short, long = (min(each) for each in zip(*times, strict=True))
-    expected = long * (1 - few / turns)  # as if starting a program were free
+    """Seconds of one turn: the minimal time of many turns less that of a few.
+
+    If the difference is lost in noise, the whole time is used: a rate may be too low, but never far too high.
+    """
+    few_turns = max(turns // 4, 1)
+    times = [(run(few_turns), run(turns)) for _ in range(_REPEATS)]
+    short, long = (min(samples) for samples in zip(*times, strict=True))
+    expected = long * (1 - few_turns / turns)  # as if starting a program were free
     difference = long - short
-    return difference / (turns - few) if difference > expected / 2 else long / turns
+    return difference / (turns - few_turns) if difference > expected / 2 else long / turns
 
 
 def _memory(devices: tuple[jax.Device, ...]) -> int:
-    """Memory of one device in bytes; the machine's memory in equal parts where devices are virtual."""
     local = [device for device in devices if device.process_index == jax.process_index()]
     if local and (stats := local[0].memory_stats()) and "bytes_limit" in stats:
         return int(stats["bytes_limit"])

@@ -1,34 +1,38 @@
-"""A plan made ready to run: its step compiled for the attached devices, its state created sharded, its inputs fed per shard; a pipelined
-one as one program for all devices."""
+"""A plan ready to run: step compiled for the attached devices, state created sharded, inputs fed per shard. A pipeline
+is one program for all devices.
+
+Steps with explicit mesh axes are inside a `jit` over the plan's mesh, whose axes are left to the partitioner. The types
+of values name mesh axes, and JAX checks them while it traces (`jax.sharding.explicit_axes`; JAX, "Explicit sharding").
+"""
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.engine.spmd.device_mesh import argument_shardings, device_mesh, named_sharding, put_sharded
-from workbench.engine.spmd.explicit_axes import lower_first, step_calls
 from workbench.errors import EngineError
 from workbench.pipeline.staged_program import as_spmd_program
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements, write_layout
+from workbench.tracing.constrain import partition_spec
 
 Arrays = tuple[jax.Array, ...]
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A compiled step, `compiled(*arguments) -> results`, and where its arguments come from.
+    """A compiled step, `compiled(*arguments) -> results`, and the source of its arguments.
 
     - `shardings`: one per argument of the program;
-    - `init_state() -> state arrays`, in the order of `program.state`; each call makes them anew;
-    - `call(*arguments)` runs it: it is `compiled`, but where that does not take the arguments JAX makes (`_is_packed`).
+    - `init_state() -> state arrays`, in the order of `program.state`; each call creates them anew;
+    - `call(*arguments)` runs the step: it is `compiled`, unless that rejects arrays created by JAX (`_is_packed`).
     """
 
     plan: Plan
@@ -44,7 +48,7 @@ class CompiledStep:
         return self.plan.program
 
     def arguments(self, step: int) -> list[jax.Array]:
-        """All arguments of a first step, with the inputs of step number `step`; free the old ones before, as they are as large."""
+        """Return all arguments of a first step with the inputs of step `step`; free old ones of that size before."""
         arguments: list[Any] = [None] * len(self.program.arguments)
         for i, array in zip(self.program.state, self.init_state(), strict=True):
             arguments[i] = array
@@ -52,7 +56,7 @@ class CompiledStep:
         return arguments
 
     def inputs(self, step: int) -> Arrays:
-        """The inputs of step number `step`, each device's part sent to it alone."""
+        """Return the inputs of step `step`; each device gets only its part."""
         program = self.program
         leaves = program.step.feed(step)
         arrays = tuple(put_sharded(leaf, self.shardings[i]) for i, leaf in zip(program.inputs, leaves, strict=True))
@@ -61,14 +65,13 @@ class CompiledStep:
         return arrays
 
     def feed(self, arguments: list[jax.Array], step: int) -> None:
-        """Put the inputs of step number `step` among the arguments."""
         for i, array in zip(self.program.inputs, self.inputs(step), strict=True):
             arguments[i] = array
 
     def advance(self, arguments: list[jax.Array], feed_next: int | None) -> Arrays:
-        """Run one step; `arguments` become those of the next, with the inputs of step number `feed_next` if there is one.
+        """Run one step; `arguments` become those of the next, with the inputs of step `feed_next`, if any.
 
-        The host feeds while the devices work; every result is there on return.
+        The host feeds while the devices work; all results are ready on return.
         """
         results: Arrays = tuple(self.call(*arguments))
         for result, argument in self.program.carried:
@@ -79,7 +82,7 @@ class CompiledStep:
 
 
 def compile_step(plan: Plan) -> CompiledStep:
-    """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
+    """Compile the plan for the attached devices; raises `EngineError` if there are too few. Creates no state."""
     program, mesh = plan.program, device_mesh(plan)
     shardings = argument_shardings(plan, mesh)
     init_state = _make_init_state(program, shardings)
@@ -96,15 +99,18 @@ _PACKED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
 
 
 def _is_packed(program: Program) -> bool:
-    """Whether an argument has elements of less than a byte. A step compiled ahead of time for CPUs asks for arrays that are laid out packed
-    (JAX 0.10 and 0.11), and JAX makes none that say they are; under `jit` it takes those that it makes."""
-    return any(each.dtype in _PACKED for each in program.arguments)
+    """Return whether an argument has elements smaller than a byte.
+
+    Steps compiled ahead of time for CPUs require arrays declared as packed (JAX 0.10 and 0.11), which JAX does not
+    create; `jit` accepts others.
+    """
+    return any(argument.dtype in _PACKED for argument in program.arguments)
 
 
 def _verify_packed(plan: Plan) -> None:
-    """Raises `EngineError` for packed arguments under a layout that is written into the lowered module: `jit` would not read it."""
+    """Raises `EngineError` for packed arguments under a layout in the lowered module, which `jit` ignores."""
     if plan.layout.is_annotated:
-        packed = next(each for each in plan.program.arguments if each.dtype in _PACKED)
+        packed = next(argument for argument in plan.program.arguments if argument.dtype in _PACKED)
         raise EngineError(
             f"`{packed}` has elements smaller than a byte; on CPUs JAX runs such a step only if the layout has only rules and "
             f"overrides, but this layout is: `{plan.layout}`.",
@@ -117,11 +123,11 @@ def _verify_packed(plan: Plan) -> None:
 
 
 def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
-    """The step lowered over this mesh: its arguments sharded, its state donated, with everything the layout says.
+    """Lower the step over this mesh: arguments sharded, state donated, all layout statements applied.
 
-    What JAX cannot express (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
-    constraints, because no equation of the step names a value that JAX makes as it lowers (the halves of a `cumsum`, a rotation). Raises
-    `EngineError` for partial sums between steps.
+    Statements that JAX cannot express (`Layout.is_plain`) are written into the lowered module for the compiler's
+    partitioner; so are constraints, because no equation of the step names values that JAX creates during lowering (the
+    halves of a `cumsum`, a rotation). Raises `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
     step = _lower(plan, mesh)
@@ -134,21 +140,24 @@ def _lower(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     specs, fresh = argument_specs(plan.program), plan.layout.is_annotated
 
     def lower(call: Callable[..., Any]) -> jax.stages.Lowered:
-        found: jax.stages.Lowered = jit_step(plan, mesh, call, fresh_function=fresh).lower(*specs)
-        return found
+        lowered: jax.stages.Lowered = jit_step(plan, mesh, call, fresh_function=fresh).lower(*specs)
+        return lowered
 
     return lower_first(lower, plan, mesh)
 
 
 def jit_step(plan: Plan, mesh: jax.sharding.Mesh, call: Callable[..., Any] | None = None, *, fresh_function: bool = False) -> Any:
-    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, wrapped in
-    a new function, its constraints yet to be written: JAX lowers a function once and caches the module."""
+    """Return the step under `jit`: sharded arguments and results, constraints applied, state donated.
+
+    With `fresh_function`, the step is wrapped in a new function and its constraints are not yet written: JAX lowers a
+    function once and caches the module.
+    """
     program, call = plan.program, call or step_calls(plan, mesh)[0]
     shardings = argument_shardings(plan, mesh)
     if fresh_function:
         call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
     carried = dict(program.carried)
-    fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
+    fixed = {result: named_sharding(placement, mesh) for result, placement in result_placements(plan).items()}
     fixed |= {result: shardings[argument] for result, argument in carried.items() if argument in program.on_host}
     return jax.jit(
         call,
@@ -161,7 +170,7 @@ def jit_step(plan: Plan, mesh: jax.sharding.Mesh, call: Callable[..., Any] | Non
 
 def _verify_whole(plan: Plan) -> None:
     places = (*zip(plan.program.arguments, argument_placements(plan), strict=True),)
-    places += tuple((plan.program.results[i], each) for i, each in result_placements(plan).items())
+    places += tuple((plan.program.results[i], placement) for i, placement in result_placements(plan).items())
     for tensor, sharding in places:
         if sharding.unreduced:
             raise EngineError(
@@ -175,8 +184,7 @@ def _verify_whole(plan: Plan) -> None:
 
 
 def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
-    """A function that makes the state under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are
-    fed per shard."""
+    """Return a function that creates the state sharded, so that no device holds all; given arrays are fed per shard."""
     step = program.step
     if not program.state:
         return tuple
@@ -194,7 +202,7 @@ def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> 
 
 
 def _copy_shared_buffers(arrays: Arrays) -> Arrays:
-    """Copies of arrays that share a buffer with another (an average that starts as the parameters, say): a buffer is donated only once."""
+    """Copy arrays that share a buffer, such as an average of the parameters, since a buffer is donated only once."""
     seen: set[int] = set()
     separate = []
     for array in arrays:
@@ -213,7 +221,7 @@ def _verify_input(tensor: Tensor, array: jax.Array, step: int) -> None:
 
 
 def argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
-    """Shapes and types of all arguments, for lowering; nothing is allocated."""
+    """Return shapes and types of all arguments for lowering; nothing is allocated."""
     specs: list[Any] = [None] * len(program.arguments)
     step = program.step
     state = jax.eval_shape(lambda given: step.initialize(jax.random.key(0), given), step.given) if program.state else ()
@@ -223,13 +231,67 @@ def argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
     return specs
 
 
-# The SPMD pipeline engine: a pipelined plan as one program for all devices (`workbench.pipeline.staged_program`),
-# on one host or on several. The ordinary engine compiles and runs it.
+# The SPMD pipeline engine runs a pipelined plan as one program for all devices (`workbench.pipeline.staged_program`),
+# on one or several hosts. The ordinary engine compiles and runs it.
 
 
 def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
-    """The plan whose step is the SPMD form of the pipeline, over these devices or the attached ones; it has no pipeline any more.
+    """Return the plan with its pipeline as one SPMD program, over these devices or the attached ones.
 
-    Raises `PipelineError` where its layers do not allow that.
+    Raises `PipelineError` if its layers do not allow that.
     """
     return as_spmd_program(plan, mesh or device_mesh(plan))
+
+
+Call = Callable[..., Any]
+
+
+def step_calls(plan: Plan, mesh: jax.sharding.Mesh) -> tuple[Call, ...]:
+    """Return the step; for a program with explicit axes its possible forms, one of which JAX accepts.
+
+    Arguments are typed by the plan's layout, else as traced, which reshards them; the mesh is the abstract one of
+    functions from another process, else that of these devices.
+    """
+    program = plan.program
+    if not program.step.written.explicit:
+        return (program.step.call,)
+    planned = [partition_spec(placement) for placement in argument_placements(plan)]
+    traced = [PartitionSpec() if sharding is None else partition_spec(sharding) for sharding in program.step.written.shardings]
+    meshes = (AbstractMesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types), mesh.abstract_mesh)
+    return tuple(_typed(program.step.call, over, program.step.written.explicit, specs) for specs in (planned, traced) for over in meshes)
+
+
+def lower_first(lower: Callable[[Call], jax.stages.Lowered], plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
+    """Return `lower(call)` for the first form of the step that JAX accepts.
+
+    Raises the step's error if it has one form, `EngineError` with JAX's first message if it has explicit axes.
+    """
+    calls, refusals = step_calls(plan, mesh), list[Exception]()
+    for call in calls:
+        try:
+            return lower(call)
+        except Exception as error:  # JAX has no public name for its type error
+            if len(calls) == 1:
+                raise
+            refusals.append(error)
+    raise EngineError(
+        f"`{plan.program.name}` computes over explicit mesh axes, whose types JAX checks, and does not take its arguments so: "
+        f"{refusals[0]}",
+        ['shard them as they were traced, `layout="as written"`', "make the mesh with `axis_types=(jax.sharding.AxisType.Auto, ...)`"],
+    ) from refusals[0]
+
+
+def _typed(call: Callable[..., Any], mesh: AbstractMesh, axes: Sequence[str], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
+    explicit_axes = tuple(axis for axis in axes if axis in mesh.axis_names)
+    types = tuple(PartitionSpec(*(_only(explicit_axes, entry) for entry in spec)) for spec in specs)
+
+    def typed(*arguments: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(mesh):
+            return jax.sharding.explicit_axes(call, axes=explicit_axes, in_sharding=types)(*arguments)
+
+    return typed
+
+
+def _only(axes: Sequence[str], entry: Any) -> Any:
+    names: Iterator[str] = (name for name in ((entry,) if isinstance(entry, str) else entry or ()) if name in axes)
+    return tuple(names) or None

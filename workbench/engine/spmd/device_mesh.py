@@ -1,5 +1,4 @@
-"""The plan's mesh over the attached devices with its axis assignment: each mesh axis on the links it was planned for; and how the processes
-of a launcher become one set of devices."""
+"""The plan's mesh over the attached devices with its axis assignment, and joining the processes of a launcher."""
 
 import os
 from typing import Any
@@ -18,12 +17,11 @@ from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements
 from workbench.units import divisors, format_count
 
-_PLATFORMS = {"cuda": "gpu"}  # ours to JAX's, where they differ
+_PLATFORMS = {"cuda": "gpu"}  # our platform name -> JAX's, where they differ
 
 
 def device_mesh(plan: Plan) -> jax.sharding.Mesh:
-    """The mesh to run a plan on: in the order of its axis assignment where the attached devices are the hardware that it names, else in
-    JAX's own.
+    """Return the mesh to run a plan on, ordered by its axis assignment if its hardware is attached, else by JAX.
 
     Raises `EngineError` if there are too few devices.
     """
@@ -34,16 +32,15 @@ def device_mesh(plan: Plan) -> jax.sharding.Mesh:
 
 
 def device_mesh_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Hardware) -> jax.sharding.Mesh:
-    """The mesh over all devices of this hardware, numbered row-major."""
+    """Return the mesh over all devices of this hardware, numbered row-major."""
     order = device_order(plan.mesh, hardware, plan.axis_assignment)
     return jax.sharding.Mesh(numbered[order], plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
 
 
 def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
-    """Devices sorted by slice and torus coordinates, as `axis_placement.device_order` numbers them; in JAX's order where there is no
-    torus."""
-    if all(hasattr(each, "coords") for each in devices):
-        devices = sorted(devices, key=lambda each: (getattr(each, "slice_index", 0) or 0, *each.coords, each.core_on_chip))
+    """Sort devices by slice and torus coordinates, like `axis_placement.device_order`; JAX's order without a torus."""
+    if all(hasattr(device, "coords") for device in devices):
+        devices = sorted(devices, key=lambda device: (getattr(device, "slice_index", 0) or 0, *device.coords, device.core_on_chip))
     numbered = np.empty(len(devices), dtype=object)
     numbered[:] = devices
     return numbered
@@ -55,9 +52,9 @@ def _is_hardware(hardware: Hardware, devices: list[Any]) -> bool:
 
 
 def attach(mesh: Mesh) -> jax.sharding.Mesh:
-    """The plan's mesh over the attached devices, axes left to the partitioner (`AxisType.Auto`).
+    """Return the plan's mesh over the attached devices, with axes left to the partitioner (`AxisType.Auto`).
 
-    Raises `EngineError` if it needs more devices than there are.
+    Raises `EngineError` if it needs more devices than are attached.
     """
     devices = jax.devices()
     if mesh.size > len(devices):
@@ -86,38 +83,37 @@ def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
 
 
 def _largest_fit(others: int, size: int, attached: int) -> int:
-    """The largest divisor of an axis that, times the `others`, is no more than the attached devices; 0 if none is."""
     return max((n for n in divisors(size)[:-1] if others * n <= attached), default=0)
 
 
-# Translate the plan's mesh and shardings to JAX's, and place host arrays as shards.
+# Convert the plan's mesh and shardings to JAX's, and place host arrays as shards.
 
 HOST_MEMORY = "pinned_host"
 
 
 def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding:
-    """JAX's `NamedSharding` of a closed sharding."""
+    """Return JAX's `NamedSharding` of a closed sharding."""
     return NamedSharding(mesh, PartitionSpec(*(dim or None for dim in sharding.dims)))
 
 
 def argument_shardings(plan: Plan, mesh: jax.sharding.Mesh) -> tuple[NamedSharding, ...]:
-    """Those of a plan's arguments, with the memory each is in. Raises `LayoutError` for parts that JAX cannot have: padded ones."""
+    """Return argument shardings with memory kinds; raises `LayoutError` for padded shards, which JAX lacks."""
     verify_layout(plan.program, plan.mesh, plan.layout)
     on_host = frozenset(plan.program.on_host)
-    found = (named_sharding(each, mesh) for each in argument_placements(plan))
-    return tuple(each.with_memory_kind(HOST_MEMORY) if number in on_host else each for number, each in enumerate(found))
+    shardings = (named_sharding(placement, mesh) for placement in argument_placements(plan))
+    return tuple(sharding.with_memory_kind(HOST_MEMORY) if number in on_host else sharding for number, sharding in enumerate(shardings))
 
 
 def put_sharded(leaf: Any, sharding: NamedSharding) -> jax.Array:
-    """Place a host array on the devices: each gets only its slice, and each process touches only its own devices."""
+    """Place a host array on the devices: each gets only its slice, and each process handles only its devices."""
     if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.device_put(leaf, sharding)  # random keys have no NumPy form; they are small
+        return jax.device_put(leaf, sharding)  # random keys have no NumPy form, and are small
     host = np.asarray(leaf)
     return jax.make_array_from_callback(host.shape, sharding, host.__getitem__)
 
 
 def host_value(array: jax.Array) -> np.ndarray[Any, Any]:
-    """The whole of an array on the host, on every process."""
+    """Return the whole array on the host, on every process."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array)
     from jax.experimental.multihost_utils import process_allgather
@@ -126,21 +122,21 @@ def host_value(array: jax.Array) -> np.ndarray[Any, Any]:
 
 
 def real_shard_shape(array: jax.Array) -> tuple[int, ...]:
-    """The shape of the shard that a device of this process actually holds, the largest if they differ."""
+    """Return the actual shard shape on a device of this process, the largest if they differ."""
     shapes = [shard.data.shape for shard in array.addressable_shards]
     return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
 
 PROCESSES, PROCESS = "WORKBENCH_PROCESSES", "WORKBENCH_PROCESS"
-"""How many processes there are, and which one this is, where no launcher says so; JAX reads `JAX_COORDINATOR_ADDRESS` itself."""
+"""Environment variables for process count and index without a launcher, besides `JAX_COORDINATOR_ADDRESS`."""
 
 
 def start_distributed() -> int:
-    """Join the processes of a launcher JAX recognises (Slurm, Open MPI, a TPU pod, Kubernetes) into one set of devices; or of whoever has
-    set `JAX_COORDINATOR_ADDRESS`, `WORKBENCH_PROCESSES` and `WORKBENCH_PROCESS`.
+    """Join the processes of a launcher that JAX recognizes, and return this process's index.
 
-    Call it once, before anything touches a device; it returns the number of this process. Processes on the CPU talk through gloo.
-    Raises `EngineError` if no launcher is found.
+    Launchers are Slurm, Open MPI, a TPU pod and Kubernetes; without one, `JAX_COORDINATOR_ADDRESS`,
+    `WORKBENCH_PROCESSES` and `WORKBENCH_PROCESS` must be set. Call it once, before any device is used. CPU processes
+    communicate through gloo. Raises `EngineError` if no launcher is found.
     """
     try:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -158,7 +154,7 @@ def start_distributed() -> int:
 
 
 def count_processes() -> int:
-    """How many have joined; 1 before."""
+    """Return the number of joined processes; 1 before."""
     return jax.process_count()
 
 

@@ -1,6 +1,5 @@
 """Run a plan in this process: compile, place, warm up, time, and read back the actual shards."""
 
-import time
 from functools import partial
 
 import jax
@@ -9,7 +8,7 @@ from workbench.analysis.analyze import analyze
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.read_compiled import read_memory_analysis
 from workbench.engine.mpmd.against_sequential import check_pipeline, largest_error_of
-from workbench.engine.mpmd.execute_pipeline import run_pipelined
+from workbench.engine.mpmd.execute_pipeline import largest_peak, run_pipelined, time_steps
 from workbench.engine.spmd.against_unsharded import StepCheck, check_step, has_manual_axes
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step, spmd_plan
@@ -24,8 +23,7 @@ from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.placement import Placement
-from workbench.reports.report import Report
-from workbench.reports.run_events import Progress, RunListener, StepDone
+from workbench.reports.run_events import Progress, RunListener
 from workbench.spmd.compile_to_schedule import module_of
 from workbench.units import read_whole_number
 
@@ -33,11 +31,12 @@ from workbench.units import read_whole_number
 def execute(
     plan: Plan, steps: int = 20, on_event: RunListener | None = None, check: bool = False, warmup: int = 2, profile: bool = True
 ) -> Measurement:
-    """Run `steps` steps of the plan on the attached devices, after `warmup` steps from the same start that do not count.
+    """Run `steps` steps of the plan on the attached devices, after `warmup` unmeasured steps from the same start.
 
-    `on_event` receives every stage and step, as `Progress` and `StepDone`. `check` compares the first step with the unsharded one, where
-    one device can hold that; `profile` profiles one more step. With several processes each calls this alike and gets the same losses, and
-    the trace of its own devices. Raises `EngineError`: too few devices, not enough memory, a user function that fails.
+    `on_event` receives stages and steps as `Progress` and `StepDone`. `check` compares the first step with the
+    unsharded one, if it fits on one device; `profile` profiles one more step. With several processes each must make the
+    same call, and gets the same losses and the trace of its devices. Raises `EngineError` for too few devices,
+    insufficient memory, or a failing user function.
     """
     steps, warmup = read_whole_number("steps", steps, EngineError), read_whole_number("warmup", warmup, EngineError, least=0)
     stage = _RunStage(on_event or (lambda _: None))
@@ -45,12 +44,12 @@ def execute(
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
             return run_pipelined(plan, steps, stage.enter, stage.tell, check=check, warmup=warmup, watch=profile)
         return _run(plan, steps, stage, check=check, warmup=warmup, watch=profile)
-    except Exception as error:  # whatever a user's function or XLA raises
+    except Exception as error:  # a user's function or XLA may raise anything
         raise in_user_terms(error, plan, stage.name) from error
 
 
 class _RunStage:
-    """The current stage of the run, reported as it changes; it is kept so that a failure can be explained by its stage."""
+    """Reports the current stage of the run, and stores it to explain a failure."""
 
     def __init__(self, tell: RunListener) -> None:
         self.tell = tell
@@ -62,8 +61,7 @@ class _RunStage:
 
 
 def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, watch: bool) -> Measurement:
-    """Run all stages. The check and the calibration, which take memory besides the step, come after the device's peak was read: it cannot
-    be reset."""
+    """Run all stages; check and calibration come after reading the device's peak, which they raise."""
     stage.enter("planning", 0.0)
     report = analyze(plan)
     given, plan = plan, plan if plan.pipeline is None else spmd_plan(plan)
@@ -71,18 +69,19 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     step = compile_step(plan)
     stage.enter("placing the state", 0.4)
     arguments = step.arguments(0)
-    shards = _check_arguments(report, arguments)
+    shards = tuple(map(_shard_check, report.arguments, arguments))
     stage.enter("warming up", 0.45)
-    shards += _check_results(report, _warm_up(step, arguments, max(warmup, 1)))
+    shards += tuple(map(_shard_check, report.results, _warm_up(step, arguments, max(warmup, 1))))
     del arguments
     stage.enter("running", 0.5)
     arguments = step.arguments(0)
-    seconds, losses = _time_steps(step, arguments, steps, stage.tell)
-    device_peak = _device_peak(step.mesh)
+    jax.block_until_ready(arguments)
+    seconds, losses = time_steps(partial(_advance, step, arguments), steps, stage.tell)
+    device_peak = largest_peak(step.mesh.local_devices)
     trace, why_untraced = _profile_step(step, arguments, stage) if watch else (None, "")
     del arguments
-    found = _check_against_one_device(step, given, stage) if check else StepCheck(None)
-    first_wrong = _find_first_wrong(step, given, found, stage) if found.is_wrong else ""
+    step_check = _check_against_one_device(step, given, stage) if check else StepCheck(None)
+    first_wrong = _find_first_wrong(step, given, step_check, stage) if step_check.is_wrong else ""
     stage.enter("calibrating", 0.9)
     hardware = calibrate(tuple(step.mesh.devices.flat))
     return Measurement(
@@ -98,9 +97,9 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
         device_peak=device_peak,
         predicted_seconds=_predict_seconds(given, hardware),
         hardware=hardware,
-        max_error=found.error,
-        explained_error=found.explained,
-        not_numbers=found.not_numbers,
+        max_error=step_check.error,
+        explained_error=step_check.explained,
+        not_numbers=step_check.not_numbers,
         first_wrong=first_wrong,
         trace=trace,
         why_untraced=why_untraced,
@@ -124,68 +123,38 @@ def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage)
     whole = given.pipeline is None and has_manual_axes(given.program)
     stage.enter("checking against whole arguments on every device" if whole else "checking against one device", 0.85)
     if given.pipeline is None:
-        found = check_step(step, step.arguments(0))
+        step_check = check_step(step, step.arguments(0))
     else:
         count = given.pipeline.micro_batches
-        found = check_pipeline(given.program, count, partial(largest_error_of, step, given.program, count))
-    if found.reason:
-        stage.enter(f"not checked: {found.reason}", 0.9)
-    return found
+        step_check = check_pipeline(given.program, count, partial(largest_error_of, step, given.program, count))
+    if step_check.reason:
+        stage.enter(f"not checked: {step_check.reason}", 0.9)
+    return step_check
 
 
 def _find_first_wrong(step: CompiledStep, given: Plan, found: StepCheck, stage: _RunStage) -> str:
-    """Where a wrong result begins; empty where it cannot be looked for: in a pipeline, over several processes, in a `shard_map`."""
+    """Return the first wrong value; empty in a pipeline, over several processes, and in a `shard_map`."""
     if given.pipeline is not None or jax.process_count() > 1 or has_manual_axes(given.program) or found.explained is None:
         return ""
     try:
         return find_first_wrong(step, step.arguments(0), found.explained, lambda text: stage.enter(text, 0.87))
-    except Exception as error:  # noqa: BLE001 - what the run measured is there, and is worth more than where the error begins
+    except Exception as error:  # noqa: BLE001 - the measurements are more important than the location of the error
         stage.enter(f"the first wrong value was not found: {str(error).splitlines()[0]:.200}", 0.88)
         return ""
 
 
 def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tuple[jax.Array, ...]:
-    """Run uncounted steps, all on the first batch; the results of the last."""
     results: tuple[jax.Array, ...] = ()
     for _ in range(count):
         results = step.advance(arguments, None)
     return results
 
 
-def _time_steps(
-    step: CompiledStep, arguments: list[jax.Array], steps: int, tell: RunListener
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds and losses of each step from the start of training, whose `arguments` become those of its end.
-
-    The clock of a step stops when every result is there; by then the next batch has been fed.
-    """
-    loss_at = step.program.step.loss
-    seconds: list[float] = []
-    losses: list[float] = []
-    jax.block_until_ready(arguments)
-    for i in range(steps):
-        start = time.perf_counter()
-        results = step.advance(arguments, i + 1 if i + 1 < steps else None)
-        seconds.append(time.perf_counter() - start)
-        if loss_at is not None:
-            losses.append(float(results[loss_at]))
-        tell(StepDone(i + 1, steps, seconds[-1], losses[-1] if losses else None))
-    return tuple(seconds), tuple(losses)
-
-
-def _check_arguments(report: Report, arrays: list[jax.Array]) -> tuple[ShardCheck, ...]:
-    return tuple(map(_shard_check, report.arguments, arrays))
-
-
-def _check_results(report: Report, arrays: tuple[jax.Array, ...]) -> tuple[ShardCheck, ...]:
-    return tuple(map(_shard_check, report.results, arrays))
+def _advance(step: CompiledStep, arguments: list[jax.Array], following: int | None) -> jax.Array | None:
+    results = step.advance(arguments, following)
+    loss = step.program.step.loss
+    return None if loss is None else results[loss]
 
 
 def _shard_check(placement: Placement, array: jax.Array) -> ShardCheck:
     return ShardCheck(placement.tensor.path, placement.local_shape, real_shard_shape(array))
-
-
-def _device_peak(mesh: jax.sharding.Mesh) -> int | None:
-    stats = [device.memory_stats() for device in mesh.local_devices]
-    peaks = [each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each]
-    return max(peaks, default=None)

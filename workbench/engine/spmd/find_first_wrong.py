@@ -1,4 +1,4 @@
-"""The first value of a step that is wrong over devices, found by bisection: where a wrong result begins."""
+"""Find the first wrong value of a sharded step by bisection."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
-from workbench.engine.spmd.against_unsharded import free_bytes, largest_magnitude
+from workbench.engine.spmd.against_unsharded import free_bytes, largest_gap, largest_magnitude
 from workbench.engine.spmd.compiled_step import CompiledStep, argument_specs
 from workbench.engine.spmd.device_mesh import host_value
 from workbench.tracing.jaxpr.equations import closed_jaxpr, function_of, inline, path_of_equation, source_line, variables
@@ -20,13 +19,13 @@ Tell = Callable[[str], None]
 
 
 def find_first_wrong(step: CompiledStep, arguments: Sequence[jax.Array], explained: float, tell: Tell) -> str:
-    """The path and the source line of the first value whose relative error is larger than `explained`; empty where it is not found.
+    """Return path and source line of the first value whose relative error exceeds `explained`; empty if none is found.
 
-    Each probe compiles the whole step twice, sharded and for one device, with the values that are alive after some equation as results. The
-    search ends at the first probe after a minute, with the first equation that is known to be wrong. Raises `MemoryError` where a probe
+    Each probe compiles the whole step twice, sharded and for one device, with the values alive after some equation as
+    results. After a minute the search ends with the first equation known to be wrong. Raises `MemoryError` if a probe
     does not fit. Arguments are not donated.
     """
-    if step.plan.layout.is_annotated:  # its constraints are written into a module of other results
+    if step.plan.layout.is_annotated:  # its constraints are written into a module with other results
         return ""
     until, search = time.monotonic() + _MOST_SECONDS, _Bisection.of(step, arguments, explained)
     low, high = -1, len(search.eqns) - 1
@@ -41,7 +40,7 @@ def find_first_wrong(step: CompiledStep, arguments: Sequence[jax.Array], explain
 
 @dataclass(frozen=True)
 class _Bisection:
-    """The step as flat equations, and what it is run on."""
+    """The step as flat equations, and its arguments."""
 
     step: CompiledStep
     arguments: Sequence[jax.Array]
@@ -57,21 +56,20 @@ class _Bisection:
         return cls(step, arguments, explained, closed.jaxpr, *inline(closed))
 
     def is_wrong_after(self, index: int) -> bool:
-        """Whether a value that is alive after this equation differs."""
         alive = self._alive_after(index)
         if not alive:
             return False
         closed = closed_jaxpr(self.base, self.constants, self.base.invars, self.eqns, [*self.outputs, *alive])
         call = function_of(closed)
         device = self.step.mesh.local_devices[0]
-        placed = [jax.device_put(each, device) for each in self.arguments]
+        placed = [jax.device_put(argument, device) for argument in self.arguments]
         sharded = _run_within(free_bytes(device), jax.jit(call, in_shardings=self.step.shardings, keep_unused=True), self.arguments)
         whole = _run_within(free_bytes(device), jax.jit(call, keep_unused=True), placed)
         pairs = zip(sharded[len(self.outputs) :], whole[len(self.outputs) :], strict=True)
         return any(_differs(ours, theirs, self.explained) for ours, theirs in pairs)
 
     def _alive_after(self, index: int) -> list[Any]:
-        """The floating-point values made up to this equation that later ones, or the results, read."""
+        """Return the floating-point values made up to this equation that later ones or the results read."""
         made = {var for eqn in self.eqns[: index + 1] for var in eqn.outvars}
         read = {var for eqn in self.eqns[index + 1 :] for var in variables(eqn.invars)} | set(variables(self.outputs))
         alive = [var for eqn in self.eqns[: index + 1] for var in eqn.outvars if var in made & read]
@@ -84,7 +82,6 @@ class _Bisection:
 
 
 def _run_within(free: int, call: Any, arguments: Sequence[jax.Array]) -> Any:
-    """The results of a call, if its values fit. Raises `MemoryError` where they need more bytes on a device than are free."""
     compiled = call.lower(*arguments).compile()
     memory = compiled.memory_analysis()
     needed = int(memory.output_size_in_bytes + memory.temp_size_in_bytes)
@@ -94,10 +91,5 @@ def _run_within(free: int, call: Any, arguments: Sequence[jax.Array]) -> Any:
 
 
 def _differs(ours: jax.Array, theirs: jax.Array, explained: float) -> bool:
-    wide = np.complex128 if jax.dtypes.issubdtype(ours.dtype, jax.numpy.complexfloating) else np.float64
-    found, expected = host_value(ours).astype(wide), host_value(theirs).astype(wide)
-    if (np.isnan(found) != np.isnan(expected)).any():
-        return True
-    differing = (found != expected) & ~np.isnan(expected)  # equal infinities do not differ
-    gap = np.abs(found[differing] - expected[differing]).max(initial=0.0)
-    return bool(gap > explained * (largest_magnitude(expected) or 1.0))
+    expected = host_value(theirs)
+    return largest_gap(host_value(ours), expected) > explained * (largest_magnitude(expected) or 1.0)

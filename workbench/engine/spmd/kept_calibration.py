@@ -1,6 +1,8 @@
-"""What the attached devices were measured to be, kept on disk as a hardware file: a machine is measured once a month, not for each plan.
+"""Calibrations of the attached devices, stored as hardware files, so that a machine is measured once a month instead of
+for each plan.
 
-Devices are measured together, as many as a mesh has: of a machine without accelerators those are virtual, and share its cores.
+Devices are measured together, as many as a mesh has: without accelerators they are virtual, and share the machine's
+cores.
 """
 
 import os
@@ -20,12 +22,12 @@ from workbench.hardware.catalogue_entry import load_entries
 from workbench.hardware.hardware import Hardware
 
 STALE = 30 * 86_400.0
-"""Seconds after which the machine is measured again."""
+"""Age in seconds at which the machine is measured again."""
 _ENTRY = "Attached"
 
 
-def keep_calibration(devices: int, hardware: Hardware) -> None:
-    """Keep what was measured for meshes of so many devices; a disk that is full or not writable is no error."""
+def store_calibration(devices: int, hardware: Hardware) -> None:
+    """Store the calibration for meshes of this size; a full or read-only disk is no error."""
     with suppress(OSError, RuntimeError, WorkbenchError):
         path = _path(devices)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,17 +35,17 @@ def keep_calibration(devices: int, hardware: Hardware) -> None:
 
 
 def kept_calibration(devices: int) -> Hardware | None:
-    """What was measured of this machine for meshes of so many devices; `None` where nothing was, or too long ago."""
+    """Return this machine's calibration for meshes of this size; `None` if missing or stale."""
     try:
         path = _path(devices)
         if time.time() - path.stat().st_mtime > STALE:
             return None
-        found = re.match(r"# (.+), (\d+)\n", read_text(path))
-        if found is None:
+        header = re.match(r"# (.+), (\d+)\n", read_text(path))
+        if header is None:
             return None
-        name, count = found[1], int(found[2])
+        name, count = header[1], int(header[2])
         return parse_hardware(f"{count} {_ENTRY}", Catalogue(load_entries(path))).renamed(f"{name} x {count}, calibrated")
-    except (OSError, RuntimeError, ValueError, WorkbenchError):  # a damaged file is none; nor is there a home directory always
+    except (OSError, RuntimeError, ValueError, WorkbenchError):  # a damaged file, or no home directory
         return None
 
 

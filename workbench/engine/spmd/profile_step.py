@@ -1,11 +1,13 @@
-"""Run one more step under the JAX profiler, and read what each device did in it, in the plan's terms.
+"""Run one more step under the JAX profiler, and read the activity of each device in the plan's terms.
 
-The profiler writes an `xplane.pb`: planes of lines of events. Where a device's instructions are in it depends on the platform:
+The profiler writes an `xplane.pb`: planes of lines of events. The location of a device's instructions depends on the
+platform:
 
-- CPU: one plane, `/host:CPU`, a line a thread; an instruction's event has the stats `hlo_op`, `hlo_module` and `device_ordinal`. Threads
-  are shared by the virtual devices, and a loop's event ends before its body does;
-- GPU: a plane `/device:GPU:0` for each, a line `Stream #7(...)` for each stream; a kernel's event has the stats `hlo_op`, `hlo_module`;
-- TPU: a plane `/device:TPU:0` for each, with a line `XLA Ops` of events that are named as the instructions are.
+- CPU: one plane, `/host:CPU`, with a line per thread; an instruction's event has the stats `hlo_op`, `hlo_module` and
+  `device_ordinal`. Virtual devices share threads, and a loop's event ends before its body;
+- GPU: a plane `/device:GPU:0` per device, with a line `Stream #7(...)` per stream; a kernel's event has the stats
+  `hlo_op`, `hlo_module`;
+- TPU: a plane `/device:TPU:0` per device, with a line `XLA Ops` of events named like the instructions.
 """
 
 import re
@@ -30,11 +32,11 @@ from workbench.spmd.locate_xla_collectives import kind_of
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
 _INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")
-_CONTROL_FLOW = {"while", "conditional", "call"}  # their bodies' instructions have events of their own
+_CONTROL_FLOW = {"while", "conditional", "call"}  # the instructions of their bodies have separate events
 
 
 class RawEvent(NamedTuple):
-    """One execution of an instruction as the profiler has it: the device by its number in this process, times in nanoseconds."""
+    """One execution of an instruction in the profile: device number in this process, times in nanoseconds."""
 
     device: int
     name: str
@@ -43,7 +45,7 @@ class RawEvent(NamedTuple):
 
 
 class InstructionFacts(NamedTuple):
-    """What the compiled module says of an instruction."""
+    """Facts about an instruction from the compiled module."""
 
     stream: str
     kind: str
@@ -52,9 +54,10 @@ class InstructionFacts(NamedTuple):
 
 
 def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | None, str]:
-    """Run one more step under the profiler; its trace, or why there is none.
+    """Run one more step under the profiler, and return its trace, or the reason if there is none.
 
-    A profiler that fails is no failure of the run. With several processes each calls this alike and sees its own devices.
+    A failing profiler is no failure of the run. With several processes each must make the same call, and sees its
+    devices.
     """
     try:
         holder = tempfile.TemporaryDirectory(prefix="workbench-profile-")
@@ -64,7 +67,7 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
     with holder as folder:
         why_not = _start(folder)
         try:
-            step.advance(arguments, None)  # whether it is profiled or not: other processes wait for this one
+            step.advance(arguments, None)  # even without a profile, because other processes wait for this one
         finally:
             why_not = why_not or _stop()
         if why_not:
@@ -107,16 +110,16 @@ def read_trace(folder: str, step: CompiledStep) -> Trace:
 
 
 def raw_events(data: Any, module: str) -> list[RawEvent]:
-    """The instructions of one program in a `ProfileData`, of every device in it."""
-    with warnings.catch_warnings():  # Python 3.13 warns of jaxlib's types; made an error, that ends the process
+    """Return the instructions of one program on all devices of a `ProfileData`."""
+    with warnings.catch_warnings():  # Python 3.13 warns of jaxlib's types; as an error, this ends the process
         warnings.simplefilter("ignore", DeprecationWarning)
         return list(_read_events(data, module))
 
 
 def _read_events(data: Any, module: str) -> Iterator[RawEvent]:
     for plane in data.planes:
-        if found := _DEVICE_PLANE.fullmatch(plane.name):
-            yield from _read_device_plane(plane, int(found[1]), module)
+        if match := _DEVICE_PLANE.fullmatch(plane.name):
+            yield from _read_device_plane(plane, int(match[1]), module)
         elif plane.name == "/host:CPU":
             for line in plane.lines:
                 yield from _read_host_line(line, module)
@@ -130,12 +133,12 @@ def _read_host_line(line: Any, module: str) -> Iterator[RawEvent]:
 
 
 def _read_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]:
-    """On a TPU the line of instructions, on a GPU its streams: other lines repeat the same in summary."""
+    """Yield the TPU's line of instructions, or the GPU's streams; other lines summarize these."""
     for line in plane.lines:
         if line.name in ("XLA Ops", "Async XLA Ops"):
             for event in line.events:
-                if found := _INSTRUCTION_NAME.match(event.name):
-                    yield RawEvent(device, found[1], event.start_ns, event.duration_ns)
+                if match := _INSTRUCTION_NAME.match(event.name):
+                    yield RawEvent(device, match[1], event.start_ns, event.duration_ns)
         elif line.name.startswith("Stream"):
             for event in line.events:
                 stats = dict(event.stats)
@@ -144,56 +147,54 @@ def _read_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEven
 
 
 def _to_trace_events(raw: Iterable[RawEvent], known: Mapping[str, InstructionFacts], positions: Mapping[int, int]) -> list[TraceEvent]:
-    """Convert nanoseconds to seconds from the first event, and the process's device numbers to positions in the mesh; events of whole loops
-    are left out."""
-    events = [each for each in raw if each.device in positions and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
-    first = min((each.start for each in events), default=0.0)
+    """Convert to seconds since the first event and to positions in the mesh; events of whole loops are dropped."""
+    events = [event for event in raw if event.device in positions and known.get(event.name, _UNKNOWN).kind not in _CONTROL_FLOW]
+    first = min((event.start for event in events), default=0.0)
     return [
         TraceEvent(
-            positions[each.device],
-            (named := known.get(each.name, _UNKNOWN)).stream,
-            each.name,
-            named.kind,
-            named.path,
-            named.source,
-            (each.start - first) * 1e-9,
-            each.duration * 1e-9,
+            positions[event.device],
+            (facts := known.get(event.name, _UNKNOWN)).stream,
+            event.name,
+            facts.kind,
+            facts.path,
+            facts.source,
+            (event.start - first) * 1e-9,
+            event.duration * 1e-9,
         )
-        for each in events
+        for event in events
     ]
 
 
 _UNKNOWN = InstructionFacts(COMPUTE, "kernel", "", "")
-"""A kernel that belongs to no instruction: the runtime's copies, or what runs in a command buffer."""
+"""A kernel without instruction: the runtime's copies, or kernels in a command buffer."""
 
 
 def read_instructions(module: HloModule, mesh: Mesh) -> dict[str, InstructionFacts]:
-    """Every instruction of the compiled program by name."""
+    """Return the facts about every instruction of the compiled program by name."""
     sources = SourceLines(module)
-    found = {}
+    facts = {}
     for computation in module.computations.values():
         for instruction in computation.values():
             kind, axes = _kind(instruction, computation, module, mesh)
-            found[instruction.name] = InstructionFacts("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
-    return found
+            facts[instruction.name] = InstructionFacts("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
+    return facts
 
 
 def _kind(instruction: HloInstruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
-    """A collective's kind and axes, also of its `-start` and `-done`; for any other instruction its kind and no axes."""
+    """Return a collective's kind and axes, also of `-start` and `-done`; for others the kind without axes."""
     if instruction.opcode.endswith("-done"):
         return _kind(computation[instruction.operands[0]], computation, module, mesh)
     inside = [instruction]
     if instruction.opcode in ("fusion", "async-start"):
-        inside += (each for name in module.callees(instruction) for each in module.computations[name].values())
-    for each in inside:
-        if kind := kind_of(each.opcode):
-            return kind, axes_of(read_groups(each.fields, mesh.size), mesh)
-    if any(is_dot(each) for each in inside):
+        inside += (inner for name in module.callees(instruction) for inner in module.computations[name].values())
+    for inner in inside:
+        if kind := kind_of(inner.opcode):
+            return kind, axes_of(read_groups(inner.fields, mesh.size), mesh)
+    if any(is_dot(inner) for inner in inside):
         return "dot", ()
     return module.printed_opcode(instruction).removesuffix("-start"), ()
 
 
 def _device_positions(mesh: jax.sharding.Mesh) -> dict[int, int]:
-    """The position in the mesh of each device of this process, by the number that the profiler knows it under."""
     devices = list(mesh.devices.flat)
     return {device.local_hardware_id: devices.index(device) for device in mesh.local_devices}

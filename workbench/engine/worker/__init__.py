@@ -1,1 +1,1 @@
-"""Jobs in processes of their own: what they are sent, what they report, how they end."""
+"""Jobs in separate processes: their payloads, reports and ends."""

@@ -1,4 +1,4 @@
-"""What went wrong in a run or a compilation, in the user's terms: what happened, at which stage, what to try. Never a traceback."""
+"""Errors of runs and compilations in the user's terms: what happened, at which stage, what to try. Never a traceback."""
 
 import re
 import signal
@@ -38,7 +38,7 @@ _LESS_MEMORY_TOGETHER = (
 _INTERPRETED = "Only interpret mode is supported on CPU"
 _TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
 _PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error|E\d{4}: \w+)[:.]\s*")
-_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum of memory
+_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # the compiler's listings after its memory sum
 
 
 class CancelledError(EngineError):
@@ -46,7 +46,7 @@ class CancelledError(EngineError):
 
 
 def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> WorkbenchError:
-    """The `WorkbenchError` to raise for any exception that stopped the run of a plan or the training of a fleet."""
+    """Return the `WorkbenchError` to raise for any exception that stopped the run of a plan or the training of a fleet."""
     if isinstance(error, WorkbenchError):
         return error
     text = str(error).strip()
@@ -61,44 +61,46 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
                 "run it there",
             ],
         )
-    where = _user_line(error)
-    said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
+    location = _user_line(error)
+    detail = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     noun = "run" if isinstance(subject, Plan) else "training"
     return EngineError(
-        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["fix the function and run again"] if where else (), text
+        f"The {noun} of {subject.name} stopped while {stage}{location}: {detail}",
+        ["fix the function and run again"] if location else (),
+        text,
     )
 
 
 def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str) -> WorkbenchError:
-    """The `WorkbenchError` to raise for any exception that stopped a compilation."""
+    """Return the `WorkbenchError` to raise for any exception that stopped a compilation."""
     if isinstance(error, WorkbenchError):
         return error
     text = str(error).strip()
     if stage == "compiling" and any(sign in text for sign in _TOO_LARGE):
         return EngineError(f"{plan.name} does not fit on {target}: {_arithmetic(text)}.", _SMALLER)
-    where = _user_line(error)
-    said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
+    location = _user_line(error)
+    detail = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     return EngineError(
-        f"The compilation of {plan.name} for {target} stopped while {stage}{where}: {said}",
-        ["fix the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
+        f"The compilation of {plan.name} for {target} stopped while {stage}{location}: {detail}",
+        ["fix the function and compile again"] if location else ["try a simpler layout", "compile for another target"],
         text,
     )
 
 
 def _arithmetic(text: str) -> str:
-    """The compiler's own sum, `Used 20.1G of 15.5G hbm. Exceeded hbm capacity by 4.6G`, without its lists of buffers."""
-    while found := _PREAMBLE.match(text):
-        text = text[found.end() :]
+    """Extract the compiler's memory sum, `Used 20.1G of 15.5G hbm. Exceeded ...`, without its buffer lists."""
+    while preamble := _PREAMBLE.match(text):
+        text = text[preamble.end() :]
     first = " ".join(_TABLE.split(text, maxsplit=1)[0].split())[:300].removesuffix(".")
     return first[:1].lower() + first[1:]
 
 
 def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineError:
-    """The error for devices with too little memory; with the state's share of it, which is known without a report."""
+    """Return the error for insufficient device memory, with the state size, which is known without a report."""
     detail = f" ({opening_text(said)})" if said else ""
     if isinstance(subject, Plan):
         return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
-    state = sum(_state_bytes(each.program) for each in subject.models)
+    state = sum(_state_bytes(model.program) for model in subject.models)
     return EngineError(
         f"Out of memory while {stage}{detail}. The state of {subject.name} is {format_bytes(state)} in total, in host memory.",
         _LESS_MEMORY_TOGETHER,
@@ -110,15 +112,15 @@ def _state_bytes(program: Program) -> int:
 
 
 def _arguments_text(plan: Plan) -> str:
-    held = sum(
+    argument_bytes = sum(
         tensor.bytes // (plan.mesh.size // sharding.replicas(plan.mesh))
         for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True)
     )
-    return f"The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices."
+    return f"The arguments alone are {format_bytes(argument_bytes)} on each of {plan.mesh.size} devices."
 
 
 def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> EngineError:
-    """The error for a worker process that ended without a result; `last_words` is what it wrote to its standard error."""
+    """Return the error for a worker process that ended without a result; `last_words` is its standard error."""
     name = job.subject.name
     if any(sign in last_words for sign in _OUT_OF_MEMORY):
         return out_of_memory(job.subject, stage)
@@ -130,9 +132,9 @@ def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> Engi
             (_again(job), *_more_room(job)),
         )
     how = process_end_text(return_code)
-    said = f" Last output: {words}" if (words := last_line(last_words)) else ""
+    last_output = f" Last output: {words}" if (words := last_line(last_words)) else ""
     return EngineError(
-        f"The worker process of {name} died while {stage}, {how}.{said}",
+        f"The worker process of {name} died while {stage}, {how}.{last_output}",
         _another_try(job),
     )
 
@@ -176,7 +178,7 @@ def too_slow(job: WorkerJob, stage: str, time_limit: float) -> EngineError:
 
 
 def _user_line(error: BaseException) -> str:
-    """` in `feed` (data.py:12)`: the innermost line that is neither ours nor a library's; empty if there is none."""
+    """Return ` in `feed` (data.py:12)`, the innermost line outside this package and libraries; empty if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not is_library(frame.filename):
             return f" in `{frame.name}` ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"

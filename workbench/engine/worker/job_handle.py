@@ -1,6 +1,7 @@
-"""Run a job in a process of its own, so that a crash, a runaway compilation or a lack of memory there becomes an error message here.
+"""Run a job in a separate process, so that a crash, a runaway compilation or a lack of memory becomes an error message
+here.
 
-Processes that the plan's functions start there end with it (`worker_process`).
+Processes started there by the plan's functions end with it (`worker_process`).
 """
 
 import os
@@ -9,25 +10,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from workbench.core.child_process import decode_message, encode_message
 from workbench.engine.worker.failure_messages import CancelledError, death, too_slow
 from workbench.engine.worker.job_payload import WorkerJob, pack
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.engine.worker.worker_process import WorkerProcess, environment, standby_for
 from workbench.errors import EngineError, WorkbenchError
-from workbench.multimodel.training_events import TimingDone, TrainingDone
-from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone
-from workbench.search.search_messages import SearchClosed
+from workbench.multimodel.training_events import FleetCommand, TimingDone, TrainingDone, TrainingEvent
+from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone, RunEvent
+from workbench.search.search_messages import SearchClosed, SearchCommand, SearchEvent
 from workbench.units import read_positive_seconds
 
-Listener = Callable[[Any], None]  # of the events of one kind of job
+Listener = Callable[[Any], None]  # receives the events of one kind of job
 Result = TypeVar("Result")
+WorkerEvent = RunEvent | TrainingEvent | SearchEvent
 
 
 class Handle(Generic[Result]):
-    """A job under way in a worker process, followed by a thread of its own.
+    """A running job in a worker process, followed by a separate thread.
 
-    `tell` is called from that thread with every event of the worker, and at last, once, with the one that holds the result, `Failed` or
-    `Cancelled`. `time_limit` is in seconds. Raises `EngineError` if it is no such number, or if the plan's functions cannot be sent.
+    `tell` is called from that thread with every event of the worker, and finally, once, with the event with the result,
+    `Failed` or `Cancelled`. `time_limit` is in seconds. Raises `EngineError` for an invalid time limit, or if the
+    plan's functions cannot be sent.
     """
 
     def __init__(self, job: WorkerJob, tell: Listener | None = None, time_limit: float | None = None) -> None:
@@ -35,28 +38,28 @@ class Handle(Generic[Result]):
         self._job = job
         self._tell = tell or (lambda _: None)
         self._stage = "starting"
-        self._reason: WorkbenchError | None = None  # why we killed it, if we did
+        self._reason: WorkbenchError | None = None  # the reason if this handle killed the process
         self._done: WorkerEvent | None = None
         self._result: Result | None = None
         self._error: WorkbenchError | None = None
-        self._unsent: list[bytes] | None = []  # commands given before the job was sent; `None` once it is
+        self._unsent: list[bytes] | None = []  # commands sent before the job; `None` once the job is sent
         self._writing = threading.Lock()
         job_payload = pack(job)
         self._environment = environment(job)
-        waiting = standby_for(job.kind).take(self._environment, job.kind)
-        self._was_waiting = waiting is not None
-        worker = waiting or WorkerProcess(self._environment)
-        self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
+        standby = standby_for(job.kind).take(self._environment, job.kind)
+        self._was_waiting = standby is not None
+        worker = standby or WorkerProcess(self._environment)
+        self._stderr, self._process = worker.stderr, worker.group  # closed by the listening thread
         self._thread = threading.Thread(target=self._follow, args=(job_payload, worker.pipe, time_limit), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
-        """Cancel the job now, in whatever stage it is. Nothing happens if it has ended."""
+        """Cancel the job now, at any stage. Does nothing if it has ended."""
         self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
 
-    def send(self, command: WorkerCommand) -> None:
-        """Send a command to the worker; the training of a fleet and a search listen. Nothing happens if it has ended."""
-        line = COMMANDS.encode(command).encode()
+    def send(self, command: FleetCommand | SearchCommand) -> None:
+        """Send a command to the worker, for fleet trainings and searches. Does nothing if the job has ended."""
+        line = encode_message(command)
         with self._writing:
             if self._unsent is None:
                 self._write(line)
@@ -64,7 +67,7 @@ class Handle(Generic[Result]):
                 self._unsent.append(line)
 
     def wait(self) -> Result:
-        """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
+        """Wait for the job and return its result; raises its `EngineError`. An interrupt cancels it."""
         try:
             self._thread.join()
         except KeyboardInterrupt:
@@ -80,7 +83,6 @@ class Handle(Generic[Result]):
         self._process.kill()
 
     def _follow(self, job_payload: bytes, pipe: int, time_limit: float | None) -> None:
-        """The listening thread: send the job, pass events on, report the ending once."""
         limit = time_limit or 0.0
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
         timer.daemon = True
@@ -92,42 +94,40 @@ class Handle(Generic[Result]):
                 self._listen(pipe)
                 if self._result is None and self._error is None:
                     self._error = self._reason or self._death()
-        finally:  # also when the callback for our events raises: nobody would read the pipe then
+        finally:  # also if the event callback raises, since nobody would read the pipe then
             timer.cancel()
             self._process.close()
             os.close(pipe)
-        if self._was_waiting:  # a job that found a standby process prepares the next one
+        if self._was_waiting:  # a job that used a standby process prepares the next one
             with suppress(EngineError):
                 standby_for(self._job.kind).prepare(self._environment, self._job.kind)
         self._tell(self._ending_event())
 
     def _send(self, job_payload: bytes) -> None:
-        """Send the job. The pipe stays open: the worker takes its closing for our death, and ends."""
+        """Send the job. The pipe stays open, because the worker ends when it closes."""
         self._write(len(job_payload).to_bytes(8, "big") + job_payload)
         with self._writing:
             self._write(b"".join(self._unsent or []))
             self._unsent = None
 
     def _write(self, words: bytes) -> None:
-        with suppress(BrokenPipeError, ValueError):  # it died early; `_death` will report how
+        with suppress(BrokenPipeError, ValueError):  # the process died early, which `_death` reports
             if self._process.stdin:
                 self._process.stdin.write(words)
                 self._process.stdin.flush()
 
     def _listen(self, pipe: int) -> None:
-        """Pass events on until the worker closes its pipe or has ended, and keep its last event, if it sent one."""
         for line in self._process.lines(pipe):
             if not line.endswith(b"\n"):  # an incomplete line
                 return
-            event = EVENTS.decode(line)
-            if self._keep_ending(event):
+            event: WorkerEvent = decode_message(line)
+            if self._store_last_event(event):
                 return
             if isinstance(event, Progress):
                 self._stage = event.stage
             self._tell(event)
 
-    def _keep_ending(self, event: WorkerEvent) -> bool:
-        """Keep the event if the job ends with it; whether it does."""
+    def _store_last_event(self, event: WorkerEvent) -> bool:
         if isinstance(event, Failed):
             self._error = EngineError(event.message, event.ways_out, event.detail)
         elif (result := _result_of(event)) is not None:
@@ -147,7 +147,6 @@ class Handle(Generic[Result]):
 
 
 def _result_of(event: WorkerEvent) -> Any:
-    """The result that this event holds, if it is the last one of a job that has one."""
     match event:
         case RunDone(measurement=result) | TrainingDone(measurement=result):
             return result

@@ -1,4 +1,4 @@
-"""Submit a plan's run or compilation, the training of a fleet or a search to a worker process; or submit it and wait."""
+"""Submit runs, compilations, fleet trainings and searches to a worker process, optionally waiting for the result."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,11 +43,11 @@ def start_run(
     time_limit: float | None = None,
     profile: bool = True,
 ) -> Handle[Measurement]:
-    """Start a plan in a worker process, on the accelerators if there are any, else on as many virtual CPU devices as the mesh needs.
+    """Start a plan in a worker process, on accelerators if there are any, else on virtual CPU devices.
 
-    `on_event` is called from a thread, with `Progress` and `StepDone`, and at last, once, with `RunDone`, `Failed` or `Cancelled`
-    (`workbench.reports.run_events`). `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot
-    be sent, or if steps or seconds are no such numbers.
+    `on_event` is called from a thread with `Progress` and `StepDone`, and finally, once, with `RunDone`, `Failed` or
+    `Cancelled` (`workbench.reports.run_events`). `time_limit` is in seconds, including compilation. Raises
+    `EngineError` if the plan's functions cannot be sent, or for invalid steps or seconds.
     """
     steps = read_whole_number("steps", steps, EngineError)
     job = WorkerJob("run", "run", plan, {"steps": steps, "check": check, "profile": profile})
@@ -75,12 +75,13 @@ def start_compile(
     hlo_file: str | None = None,
     behind: bool = False,
 ) -> Handle[Compiled]:
-    """Start compiling a plan in a worker process, for hardware that may be absent: this one, else the plan's, else the attached devices.
+    """Start compiling a plan in a worker process, for this hardware, else the plan's, else the attached devices.
 
-    `on_event` is called from a thread, at the start of the stages `starting`, `lowering`, `compiling`, `reading` and every second of them
-    with `Progress`, whose `elapsed` is seconds of the stage; and at last, once, with `CompileDone`, `Failed` or `Cancelled`. `keep` and
-    `hlo_file` are those of `compile_here`; `behind` runs it at low priority. Raises `EngineError` where no compiler for the hardware is
-    installed, its size is not the mesh's, or the functions cannot be sent.
+    `on_event` is called from a thread with `Progress` at the start of the stages `starting`, `lowering`, `compiling`,
+    `reading` and every second, with the stage's `elapsed` seconds; and finally, once, with `CompileDone`, `Failed` or
+    `Cancelled`. `keep` and `hlo_file` are those of `compile_here`; `behind` runs it at low priority. Raises
+    `EngineError` if no compiler for the hardware is installed, its size is not the mesh's, or the functions cannot be
+    sent.
     """
     hardware = hardware or plan.hardware
     verify_target(plan, hardware)
@@ -89,19 +90,21 @@ def start_compile(
 
 
 def start_calibration(plan: Plan, on_event: RunListener | None = None, time_limit: float | None = None) -> Handle[Hardware]:
-    """Start measuring the attached devices in a worker process, as many as the plan's mesh has: the accelerators if there are any, else
-    virtual CPU devices. `on_event` is called from a thread with `Progress`, and at last, once, with `CalibrationDone`, `Failed` or
-    `Cancelled`. What is found is kept (`kept_calibration`)."""
+    """Start measuring as many attached devices as the plan's mesh has, accelerators or else virtual CPU devices.
+
+    `on_event` is called from a thread with `Progress`, and finally, once, with `CalibrationDone`, `Failed` or
+    `Cancelled`. The result is stored (`kept_calibration`).
+    """
     return Handle(WorkerJob("calibrate", "calibration", plan, {}), on_event, time_limit)
 
 
 def attached_hardware(plan: Plan, on_progress: RunListener | None = None) -> Hardware:
-    """The attached devices as hardware, as many as the plan's mesh has: as they were measured, or measured now. Raises `EngineError`."""
+    """Return the attached devices as calibrated hardware of the mesh's size. Raises `EngineError`."""
     return kept_calibration(plan.mesh.size) or start_calibration(plan, on_progress).wait()
 
 
 def why_not_compiled(plan: Plan) -> str:
-    """The reason why a plan cannot be compiled for its hardware, as far as that is known without a compiler; empty if there is none."""
+    """Return why a plan cannot be compiled for its hardware, as far as known without a compiler, or an empty text."""
     try:
         verify_target(plan, plan.hardware)
     except EngineError as error:
@@ -110,20 +113,20 @@ def why_not_compiled(plan: Plan) -> str:
 
 
 def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:
-    """Start a process that waits for a compilation of such a plan, so that `start_compile` need not start Python and import JAX.
+    """Start a standby process, so that `start_compile` need not start Python and import JAX.
 
-    It is ended when no compilation comes for ten minutes; each compilation that found one waiting starts the next.
+    It ends after ten minutes without a compilation; each compilation that uses it starts the next.
     """
     STANDBY.prepare(environment(_compile_job(plan, hardware or plan.hardware, {})), "compile")
 
 
 def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, Any]) -> WorkerJob:
-    given = {"hardware": hardware, **options}
-    return WorkerJob("compile", "compilation", plan, given, environment=environment_for(hardware))
+    all_options = {"hardware": hardware, **options}
+    return WorkerJob("compile", "compilation", plan, all_options, environment=environment_for(hardware))
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
-"""Virtual CPU devices share one pool of threads: a dot that uses all of it leaves nothing to the other devices."""
+"""Virtual CPU devices share one thread pool: a dot that uses all of it would block the other devices."""
 
 
 def run_fleet(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetMeasurement:
@@ -134,11 +137,12 @@ def run_fleet(fleet: Fleet, on_progress: TrainingListener | None = None, time_li
 def start_fleet(fleet: Fleet, on_event: TrainingListener | None = None, time_limit: float | None = None) -> Handle[FleetMeasurement]:
     """Start training a fleet in a worker process, on the accelerators if there are any, else on virtual CPU devices.
 
-    `on_event` is called from a thread with the events of `workbench.multimodel.training_events`, and at last, once, with `TrainingDone`,
-    `Failed` or `Cancelled`. Commands (`workbench.multimodel.training_events`) are sent with `handle.send(StopModel(name))`,
-    `handle.send(RemoveDevice(number))`, `ReturnDevice`, and `handle.send(add_model_command(model))` for one more `FleetModel`, which is
-    followed by a `SchedulePredicted` of all; each is answered by `CommandDone` or `CommandRefused`. A cancelled training resumes from its
-    checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
+    `on_event` is called from a thread with the events of `workbench.multimodel.training_events`, and finally, once,
+    with `TrainingDone`, `Failed` or `Cancelled`. Commands (from the same module) are sent with
+    `handle.send(StopModel(name))`, `handle.send(RemoveDevice(number))`, `ReturnDevice`, and
+    `handle.send(add_model_command(model))` for another `FleetModel`, which is followed by a `SchedulePredicted` of all
+    models; each is answered by `CommandDone` or `CommandRefused`. A cancelled training resumes from its checkpoint if
+    the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
     """
     return Handle(WorkerJob("fleet", "training", fleet, {}, flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
@@ -149,27 +153,28 @@ def start_timing(fleet: Fleet, on_event: TrainingListener | None = None, time_li
 
 
 def measure_units(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetTimes:
-    """Time a fleet's units in a worker process and wait for it, for the simulator. Raises `EngineError`."""
+    """Time a fleet's units in a worker process for the simulator, and wait for it. Raises `EngineError`."""
     return start_timing(fleet, on_progress, time_limit).wait()
 
 
-_SEARCH = "search"  # the kind of job
+_SEARCH = "search"  # kind of job
 _PLANNING_ONLY = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-"""Planning needs no device, and whoever runs a plan needs the accelerators whole."""
+"""Planning needs no device, and runs of plans need the whole accelerators."""
 
 
 def start_searches(space: SearchSpace, on_event: SearchListener) -> Handle[int]:
-    """Start a process for a space, at low priority: `handle.send(AskSearch(request))` asks it, `handle.cancel()` ends it at once.
+    """Start a search process for a space, at low priority.
 
-    `on_event` is called from a thread with `SearchUpdated`, `PlanExplained` and `SearchRefused`, and at last, once, with `SearchClosed`,
-    `Failed` or `Cancelled`. The space holds its programs as they were traced, for a program that was sent cannot be traced with another
-    remat. Raises `EngineError` if the program's functions cannot be sent.
+    `handle.send(AskSearch(request))` sends requests, `handle.cancel()` ends it at once. `on_event` is called from a
+    thread with `SearchUpdated`, `PlanExplained` and `SearchRefused`, and finally, once, with `SearchClosed`, `Failed`
+    or `Cancelled`. The space includes its traced programs, because a program that was sent cannot be traced with
+    another remat policy. Raises `EngineError` if the program's functions cannot be sent.
     """
     return Handle(_search_job(space.start, space), on_event)
 
 
 def prepare_searches(plan: Plan) -> None:
-    """Start a process that waits for a space, so that `start_searches` need not start Python and import JAX. It ends after ten minutes."""
+    """Start a standby process for ten minutes, so that `start_searches` need not start Python and import JAX."""
     standby_for(_SEARCH).prepare(environment(_search_job(plan, None)), _SEARCH)
 
 

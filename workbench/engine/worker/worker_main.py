@@ -1,8 +1,10 @@
-"""The worker process: `python -m workbench.engine.worker.worker_main FD [KIND]` does the one job it is sent and reports events on pipe FD.
+"""The worker process: `python -m workbench.engine.worker.worker_main FD [KIND]` does the one job it is sent and reports
+events on pipe FD.
 
-A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for commands, a line
-each (`line_codec`), and the worker ends when it closes, so that neither it nor what it has started outlives its parent. Events are lines as
-well. Standard output stays the user's own; standard error is read for a crash message if the process dies.
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open
+for commands, one per line (`core.child_process`). The worker ends when it closes, so that neither the worker nor its child
+processes outlive the parent. Events are lines as well. Standard output is left to the user; standard error is read for
+a crash message if the process dies.
 """
 
 import contextlib
@@ -14,12 +16,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
-from workbench.core.child_process import end_by_connection, end_with_parent, raise_niceness
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
+from workbench.core.child_process import decode_message, encode_message, end_by_connection, end_with_parent, raise_niceness
+from workbench.engine.worker.pickling import use_jax_settings
 from workbench.errors import WorkbenchError
-from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
+from workbench.multimodel.training_events import TimingDone, TrainingDone
 from workbench.reports.run_events import CalibrationDone, CompileDone, Failed, RunDone
 from workbench.search.search_messages import SearchClosed
 
@@ -31,9 +33,9 @@ WORK = {
     "timing": "workbench.engine.fleet.train_fleet:time_fleet",
     "search": "workbench.engine.search.serve_searches:serve_searches",
 }
-"""Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
+"""Kind of job -> function `(plan or fleet, on_event=, **options) -> result`."""
 
-DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
+DONE: Mapping[str, Callable[[Any], Any]] = {
     "run": RunDone,
     "compile": CompileDone,
     "calibrate": CalibrationDone,
@@ -41,35 +43,33 @@ DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "timing": TimingDone,
     "search": SearchClosed,
 }
-"""Each kind of job, and the event that holds its result."""
+"""Kind of job -> event with its result."""
 
 TAKES_COMMANDS = ("fleet", "search")
 """Kinds whose function has an additional argument `commands`, a queue of the parent's messages."""
 
-CommandQueue = queue.SimpleQueue[WorkerCommand]
-
 _BEHIND = 15
-"""The niceness of a job that nobody waits for."""
+"""Niceness of background jobs."""
 
 _SPEAKING = threading.Lock()
 
 
 def main(descriptor: int, waits_for: str = "") -> None:
-    """Do the job on standard input, if one comes; every ending but a crash is an event.
+    """Do the job on standard input, if one comes; every end except a crash is an event.
 
-    With a kind in `waits_for` the job comes later: what such a job needs is imported meanwhile.
+    With a kind in `waits_for` the job comes later, and the modules for such a job are imported meanwhile.
     """
     end_with_parent(sys.stdin.fileno())
     if waits_for:
         _function(WORK[waits_for])
-    with os.fdopen(descriptor, "w", buffering=1) as pipe:
+    with os.fdopen(descriptor, "wb") as pipe:
         try:
             if (size := sys.stdin.buffer.read(8)) == b"":
-                return  # our parent is gone, or does not need us
+                return  # the parent has ended, or does not need this process
             kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
-            commands: CommandQueue = queue.SimpleQueue()
-            threading.Thread(target=_listen, args=(sys.stdin.buffer, commands, pipe), daemon=True).start()
-            end_by_connection()  # that thread ends what the job forks, too
+            commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            threading.Thread(target=_listen, args=(sys.stdin.buffer, commands), daemon=True).start()
+            end_by_connection()  # the listening thread also ends processes forked by the job
             listening = {"commands": commands} if kind in TAKES_COMMANDS else {}
             result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
             _tell(pipe, DONE[kind](result))
@@ -78,26 +78,26 @@ def main(descriptor: int, waits_for: str = "") -> None:
 
 
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
-    """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
+    """Return kind, subject and options; JAX's settings are set before the inner pickle creates arrays."""
     job_payload: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
     if job_payload["behind"]:
         raise_niceness(_BEHIND)
-    import jax
-
-    for name, value in job_payload["jax_config"].items():
-        jax.config.update(name, value)
+    use_jax_settings(job_payload["jax_config"])
     subject, options = _load_functions(job_payload["body"], job_payload["modules"])
     return job_payload["kind"], subject, options
 
 
 def _load_functions(body: bytes, modules: Sequence[str]) -> Any:
-    """What was pickled. Some packages can only be imported after others, which change something for them: where one fails, `modules`, what
-    the parent has imported, are imported in its order before another try. Raises `WorkbenchError` if that fails, too."""
+    """Unpickle subject and options; raises `WorkbenchError` if that fails.
+
+    Some packages can only be imported after others: on failure, `modules` are imported in the parent's order before a
+    second try.
+    """
     try:
         return pickle.loads(body)  # noqa: S301
-    except Exception:  # noqa: BLE001 - a user's module runs when it is imported here
+    except Exception:  # noqa: BLE001 - importing a user's module may raise anything
         for name in modules:
-            with contextlib.suppress(Exception, SystemExit):  # what fails here may not be needed
+            with contextlib.suppress(Exception, SystemExit):  # a failing module may not be needed
                 importlib.import_module(name)
     try:
         return pickle.loads(body)  # noqa: S301
@@ -117,20 +117,18 @@ def _function(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _tell(pipe: TextIO, event: WorkerEvent) -> None:
-    line = EVENTS.encode(event)
-    with _SPEAKING:  # the heartbeat has a thread of its own
+def _tell(pipe: BinaryIO, event: object) -> None:
+    line = encode_message(event)
+    with _SPEAKING:  # the heartbeat runs in a separate thread
         pipe.write(line)
+        pipe.flush()
 
 
-def _listen(stream: BinaryIO, commands: CommandQueue, pipe: TextIO) -> None:
-    """Pass our parent's commands on, refuse what cannot be read, and end with our parent."""
+def _listen(stream: BinaryIO, commands: "queue.SimpleQueue[Any]") -> None:
+    """Forward the parent's commands, and end with the parent."""
     for line in stream:
-        try:
-            commands.put(COMMANDS.decode(line))
-        except WorkbenchError as error:
-            _tell(pipe, CommandRefused(None, str(error)))
-    if os.getpgrp() == os.getpid():  # the group is its own (`worker_process`)
+        commands.put(decode_message(line))
+    if os.getpgrp() == os.getpid():  # the process leads its own group (`worker_process`)
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""The goals that an exercise can ask for: the vocabulary of `exercise.json`."""
+"""The goals available to exercises, by name in `exercise.json`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,10 +51,10 @@ ALL_GOALS: tuple[type[Goal], ...] = (
 
 
 def parse_goal(record: Mapping[str, Any]) -> Goal:
-    """The inverse of `goal_record`. Raises `DocumentError` for a goal that there is not, or fields that it does not take."""
-    given = dict(record)
-    name = given.pop("goal", "")
-    kind = next((each for each in ALL_GOALS if each.name == name), None)
+    """The inverse of `goal_record`. Raises `DocumentError` for an unknown goal or invalid fields."""
+    values = dict(record)
+    name = values.pop("goal", "")
+    kind = next((candidate for candidate in ALL_GOALS if candidate.name == name), None)
     if kind is None:
-        raise DocumentError(*unknown_name("goal", name, (each.name for each in ALL_GOALS)))
-    return make_goal(kind, given)
+        raise DocumentError(*unknown_name("goal", name, (candidate.name for candidate in ALL_GOALS)))
+    return make_goal(kind, values)

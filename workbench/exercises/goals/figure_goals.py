@@ -1,4 +1,4 @@
-"""Goals about figures of a plan: what a device holds and sends, whether the plan fits, and what bounds the step."""
+"""Goals on figures of a plan: memory, communication, time, and the bottleneck of the step."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,14 +25,14 @@ from workbench.reports.collective import KINDS
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 
-# Bounds on a figure of the plan: five that most exercises ask for by a name of their own, and two for any figure.
+# Bounds on figures of the plan: five frequent ones with their own names, and two for any figure.
 
-_NAMES = tuple(each.name for each in ALL_FIGURES)
+_NAMES = tuple(figure.name for figure in ALL_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
 class Peak(Goal):
-    """The fullest device holds at most so many bytes at its worst moment."""
+    """Limit the peak memory of the fullest device, in bytes."""
 
     name: ClassVar[str] = "peak"
     at_most: float = quantity(BYTES)
@@ -66,7 +66,7 @@ class StepWithin(Goal):
 
 @dataclass(frozen=True, slots=True)
 class Mfu(Goal):
-    """The model FLOPs utilisation is at least this share, a pipeline's bubble counted."""
+    """The model FLOPs utilisation is at least this share; a pipeline's bubble lowers it."""
 
     name: ClassVar[str] = "mfu"
     at_least: float = quantity(SHARE)
@@ -80,7 +80,7 @@ class Mfu(Goal):
 
 @dataclass(frozen=True, slots=True)
 class Bubble(Goal):
-    """A pipeline's devices do nothing for at most this share of their time; there has to be a pipeline."""
+    """The bubble of the pipeline is at most this share of the device time. A plan without a pipeline misses the goal."""
 
     name: ClassVar[str] = "bubble"
     at_most: float = quantity(SHARE)
@@ -105,14 +105,12 @@ class Devices(Goal):
         return f"It takes at most {self.at_most:,.0f} devices."
 
     def miss(self, report: Report, _start: Plan) -> str:
-        found = report.plan.mesh.size
-        return "" if found <= self.at_most else f"It uses {found:,} devices; the limit is {self.at_most:,.0f}."
+        count = report.plan.mesh.size
+        return "" if count <= self.at_most else f"It uses {count:,} devices; the limit is {self.at_most:,.0f}."
 
 
 @dataclass(frozen=True, slots=True)
 class _FigureBound(Goal):
-    """A bound on any figure, in its unit."""
-
     figure: str
     value: str | float
 
@@ -147,28 +145,27 @@ class FigureAtLeast(_FigureBound):
 
 
 def _bound_text(figure: str, how: str, value: float) -> str:
-    found = find_figure(figure)
-    return f"{found.title}: {how} {format_quantity(value, found.unit)}."
+    bounded = find_figure(figure)
+    return f"{bounded.title}: {how} {format_quantity(value, bounded.unit)}."
 
 
 def _miss(figure: str, report: Report, *, at_most: float | None = None, at_least: float | None = None) -> str:
-    """Why a figure is beyond its bound; empty where it is not."""
-    asked = find_figure(figure)
-    found = read_figure(figure, report)
-    text = f"{asked.title}: {format_quantity(found, asked.unit)};"
-    if at_most is not None and found > at_most:
-        return f"{text} {format_quantity(at_most, asked.unit)} is allowed."
-    if at_least is not None and found < at_least:
-        return f"{text} {format_quantity(at_least, asked.unit)} is required."
+    bounded = find_figure(figure)
+    actual = read_figure(figure, report)
+    text = f"{bounded.title}: {format_quantity(actual, bounded.unit)};"
+    if at_most is not None and actual > at_most:
+        return f"{text} {format_quantity(at_most, bounded.unit)} is allowed."
+    if at_least is not None and actual < at_least:
+        return f"{text} {format_quantity(at_least, bounded.unit)} is required."
     return ""
 
 
-# What a device holds of a role.
+# Memory of a tensor role.
 
 
 @dataclass(frozen=True, slots=True)
 class Holds(Goal):
-    """At its peak a device holds at most so many bytes of a role: `parameter`, `optimizer state`, ..."""
+    """Limit the bytes of a role that a device holds at its peak: `parameter`, `optimizer state`, ..."""
 
     name: ClassVar[str] = "holds"
     role: str = one_of(*Role)
@@ -178,18 +175,18 @@ class Holds(Goal):
         return f"A device holds at most {format_bytes(self.at_most)} of {self.role}."
 
     def miss(self, report: Report, _start: Plan) -> str:
-        found = held(self.role, report)
-        if found <= self.at_most:
+        count = held(self.role, report)
+        if count <= self.at_most:
             return ""
-        return f"Each device holds {format_bytes(found)} of {self.role}; the limit is {format_bytes(self.at_most)}."
+        return f"Each device holds {format_bytes(count)} of {self.role}; the limit is {format_bytes(self.at_most)}."
 
 
-# How much a step sends.
+# Communication of a step.
 
 
 @dataclass(frozen=True, slots=True)
 class Sends(Goal):
-    """At most so many bytes leave each device per step; with `kind`, by collectives of that kind and no other."""
+    """Limit the bytes that each device sends per step. With `kind`, only collectives of that kind are allowed."""
 
     name: ClassVar[str] = "sends"
     at_most: float = quantity(BYTES, default=0)
@@ -213,12 +210,12 @@ def _largest_text(report: Report) -> str:
     return f"most of it by {largest.kind} over {'+'.join(largest.axes)} at {largest.path}"
 
 
-# The plan fits into the devices' memory.
+# Device memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Fits(Goal):
-    """The fullest device has room for its part of the plan; always so without hardware."""
+    """The plan fits into the memory of the fullest device. A plan without hardware meets the goal."""
 
     name: ClassVar[str] = "fits"
 
@@ -232,7 +229,7 @@ class Fits(Goal):
         return f"The fullest device holds {format_bytes(report.peak)} and has {format_bytes(room)}."
 
 
-# What a step spends most of its time on.
+# Bottleneck of a step.
 
 _SPENT = ("arithmetic", "reading and writing memory", "waiting for communication", "waiting for other stages", "the host")
 _WORDS = dict(zip(BOUNDS, _SPENT, strict=True))
@@ -244,7 +241,7 @@ _UNSPENT = (
     "no time is spent waiting for the host",
 )
 _NOTHING = dict(zip(BOUNDS, _UNSPENT, strict=True))
-"""What is so where no time is spent; of arithmetic and memory a kernel counts whole as what takes it longer."""
+"""Facts to state if no time goes to a bound; a kernel counts wholly as compute or as memory, whichever takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +255,13 @@ class BoundBy(Goal):
         return f"A step is bound by {self.what}: most of its time goes to {_WORDS[self.what]}."
 
     def miss(self, report: Report, _start: Plan) -> str:
-        found = seconds_by_bound(report)
-        if not found:
+        seconds = seconds_by_bound(report)
+        if not seconds:
             raise WorkbenchError("The bottleneck of a step is unknown: the plan has no hardware.", ["set hardware in the plan"])
-        most = max(found, key=lambda each: found[each])
+        most = max(seconds, key=lambda bound: seconds[bound])
         if most == self.what:
             return ""
-        spent, rest = format_seconds(found[self.what]), f"{format_seconds(found[most])} on {_WORDS[most]}"
+        spent, rest = format_seconds(seconds[self.what]), f"{format_seconds(seconds[most])} on {_WORDS[most]}"
         if spent == format_seconds(0):
             return f"A step spends {rest}; {_NOTHING[self.what]}."
         return f"A step spends {spent} on {_WORDS[self.what]}, and {rest}."

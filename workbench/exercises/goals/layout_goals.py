@@ -1,4 +1,4 @@
-"""Goals about a layout: where values are, which collectives it needs, and what it must not waste."""
+"""Goals on the layout: shardings of values, collectives, and avoidable waste."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +12,7 @@ from workbench.reports.collective import KINDS
 from workbench.reports.diagnostic import ONCE
 from workbench.reports.report import Report
 
-# No work is done twice.
+# Redundant compute.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class ComputesOnce(Goal):
         return "No product is duplicated on several devices."
 
     def miss(self, report: Report, _start: Plan) -> str:
-        found = report.duplication
-        return "" if found < ONCE else f"Products are computed {found:.2f} times over all devices, {report.duplication_causes}."
+        duplication = report.duplication
+        return "" if duplication < ONCE else f"Products are computed {duplication:.2f} times over all devices, {report.duplication_causes}."
 
 
-# No value is gathered whole only to be split again.
+# Involuntary full rematerialization.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,23 @@ class GathersNothingWhole(Goal):
         return report.partitioned is not None
 
     def miss(self, report: Report, _start: Plan) -> str:
-        asked = report if report.partitioned else _ask_partitioner(report.plan)
-        places = [str(each) for each in asked.reshards if each.rematerialises]
+        partitioned_report = report if report.partitioned else _ask_partitioner(report.plan)
+        places = [str(reshard) for reshard in partitioned_report.reshards if reshard.rematerialises]
         warned = (
-            [f"{each.shape} from {each.before} to {each.after}" for each in asked.partitioned.gathered_whole] if asked.partitioned else []
+            [f"{reshard.shape} from {reshard.before} to {reshard.after}" for reshard in partitioned_report.partitioned.gathered_whole]
+            if partitioned_report.partitioned
+            else []
         )
         return f"Gathered whole, then sliced: {(places or warned)[0]}." if warned else ""
 
 
 def _ask_partitioner(plan: Plan) -> Report:
-    """The plan's report with the answer of XLA's partitioner."""
-    from workbench.engine import partition_plan  # loads JAX and the engine, which a board does without until it is asked this
+    from workbench.engine import partition_plan  # deferred: loads JAX and the engine, which the board otherwise does not need
 
     return analyze(plan, answer=partition_plan(plan))
 
 
-# Where a value lies.
+# Sharding of a value.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ class Lies(Goal):
 
     def miss(self, report: Report, _start: Plan) -> str:
         expected = Sharding.parse(self.sharding)
-        found = report.propagation.values[report.propagation.find(self.value)[0]].sharding
-        return "" if found == expected else f'`{self.value}` is sharded as {found}, not {expected}: `explain("{self.value}")` tells why.'
+        actual = report.propagation.values[report.propagation.find(self.value)[0]].sharding
+        return "" if actual == expected else f'`{self.value}` is sharded as {actual}, not {expected}: `explain("{self.value}")` tells why.'
 
 
-# Every shard is full.
+# Padding.
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class PadsNothing(Goal):
         return f"{report.padding[0].path}: {report.padding[0].arithmetic}." if report.padding else ""
 
 
-# The answer computes what was asked for, bit for bit or rounded as before.
+# Numerical equivalence.
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +114,17 @@ class SameResult(Goal):
         return "The step computes the same result, in the same precision."
 
     def miss(self, report: Report, start: Plan) -> str:
-        found, asked = report.plan.program.precision, start.program.precision
-        if found == asked:
+        actual, expected = report.plan.program.precision, start.program.precision
+        if actual == expected:
             return ""
-        return f"It computes {_precision_text(found)}, but the exercise computes {_precision_text(asked)}: results round differently."
+        return f"It computes {_precision_text(actual)}, but the exercise computes {_precision_text(expected)}: results round differently."
 
 
 def _precision_text(precision: Precision) -> str:
     return f"in {precision}" if precision != Precision() else "as traced"
 
 
-# How short a layout is.
+# Size of a layout.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +138,11 @@ class FewStatements(Goal):
         return f"The layout has at most {self.at_most} statement{'s' * (self.at_most != 1)}."
 
     def miss(self, report: Report, _start: Plan) -> str:
-        found = len(report.plan.layout.statements)
-        return "" if found <= self.at_most else f"{found} statements; {self.at_most} {'is' if self.at_most == 1 else 'are'} enough."
+        count = len(report.plan.layout.statements)
+        return "" if count <= self.at_most else f"{count} statements; {self.at_most} {'is' if self.at_most == 1 else 'are'} enough."
 
 
-# Which collectives a step makes.
+# Collectives of a step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +162,13 @@ class UsesCollective(Goal):
         return f" over `{self.axis}`" if self.axis else ""
 
     def miss(self, report: Report, _start: Plan) -> str:
-        made = [each for stage in report.stages for each in stage.collectives]
-        found = [each for each in made if each.kind == self.kind and (not self.axis or self.axis in each.axes)]
+        collectives = [collective for stage in report.stages for collective in stage.collectives]
+        matches = [
+            collective for collective in collectives if collective.kind == self.kind and (not self.axis or self.axis in collective.axes)
+        ]
         if self.never:
-            return f"It makes {len(found)} {self.kind}{self._over}: one at {found[0].path}." if found else ""
-        if found:
+            return f"It makes {len(matches)} {self.kind}{self._over}: one at {matches[0].path}." if matches else ""
+        if matches:
             return ""
-        others = sorted({f"{each.kind} over {'+'.join(each.axes)}" for each in made})
+        others = sorted({f"{collective.kind} over {'+'.join(collective.axes)}" for collective in collectives})
         return f"It makes no {self.kind}{self._over}, but {' and '.join(others) or 'no collective at all'}."

@@ -1,1 +1,1 @@
-"""Data to train the zoo on, drawn or carried by Python itself."""
+"""Training data for the zoo: synthetic, or shipped with Python."""

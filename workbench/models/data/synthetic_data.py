@@ -1,5 +1,8 @@
-"""Drawn data, by seed and step alone: pictures of stripes, whose direction is the class, and of discs, to be told from what is around;
-volumes of balls of several tissues, each with its own brightness; speech, in which every class of sound has its own spectrum."""
+"""Synthetic data that depends only on seed and step: stripes, discs, scans and speech.
+
+The class of a stripe image is its direction; discs are to be segmented from noise; scans have balls of several tissues,
+each with its own brightness; each class of sound has its own spectrum.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHAPES = 3
-"""Discs in a picture, balls in a volume."""
+"""Discs per image, balls per volume."""
 FRAMES = 4
-"""The length of a sound."""
+"""Frames per sound."""
 
 
 def stripes(batch: int, size: int, image_channels: int, classes: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
-    """A function from step to `{"images": float32[batch, height, width, image_channels], "targets": int32[batch]}`, by `(seed, step)`
-    alone."""
+    """Function from step to `images` [batch, height, width, image_channels] and `targets` int32[batch]."""
 
     def data(step: int) -> dict[str, NDArray[Any]]:
         rows, cols = np.indices((size, size), dtype=np.float32)
@@ -30,8 +32,7 @@ def stripes(batch: int, size: int, image_channels: int, classes: int, seed: int 
 
 
 def discs(batch: int, size: int, image_channels: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
-    """A function from step to `{"images": float32[batch, height, width, image_channels], "targets": int32[batch, height, width]}`, 1 within
-    a disc, by `(seed, step)` alone."""
+    """Function from step to `images` [batch, height, width, image_channels] and `targets`, 1 within a disc."""
 
     def draw_disc_mask(random: np.random.Generator) -> NDArray[np.bool_]:
         centers, radii = random.uniform(0, size, (SHAPES, 2, 1, 1)), size * random.uniform(0.1, 0.3, (SHAPES, 1, 1))
@@ -48,8 +49,7 @@ def discs(batch: int, size: int, image_channels: int, seed: int = 0) -> Callable
 
 
 def scans(batch: int, size: int, image_channels: int, classes: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
-    """A function from step to `{"volumes": float32[batch, depth, height, width, image_channels], "targets": int32[batch, depth, height,
-    width]}`, by `(seed, step)` alone; class 0 is what lies around the balls."""
+    """Function from step to `volumes` and `targets` [batch, depth, height, width]; class 0 is the background."""
 
     def data(step: int) -> dict[str, NDArray[Any]]:
         random = np.random.default_rng((seed, step))
@@ -61,7 +61,6 @@ def scans(batch: int, size: int, image_channels: int, classes: int, seed: int = 
 
 
 def _draw_volume(random: np.random.Generator, size: int, classes: int) -> NDArray[np.int32]:
-    """int32[depth, height, width]."""
     places = np.indices((size,) * 3)
     volume = np.zeros((size,) * 3, np.int32)
     for _ in range(SHAPES):
@@ -71,7 +70,7 @@ def _draw_volume(random: np.random.Generator, size: int, classes: int) -> NDArra
 
 
 def speech(batch: int, seq: int, features: int, vocab: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
-    """A function from step to `{"frames": float32[batch, seq, features], "targets": int32[batch, seq]}`, by `(seed, step)` alone."""
+    """Function from step to `frames` float32[batch, seq, features] and `targets` int32[batch, seq], by `(seed, step)`."""
     spectra = np.random.default_rng(seed).standard_normal((vocab, features), dtype=np.float32)
 
     def data(step: int) -> dict[str, NDArray[Any]]:

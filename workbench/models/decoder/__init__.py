@@ -1,1 +1,1 @@
-"""A decoder Transformer with the choices of today's models: Llama, Gemma, Mistral and their like."""
+"""A decoder Transformer with the architecture choices of Llama, Gemma, Mistral and similar models."""

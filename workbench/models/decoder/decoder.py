@@ -1,14 +1,15 @@
-"""A decoder Transformer with the choices of today's models: grouped queries, rotary or learned positions, RMS or layer normalisation,
-SwiGLU or GELU, with or without biases, a tied head or one of its own, products in float8, attention over a ring of devices, and what is
-computed again in the backward pass.
+"""A decoder Transformer with the architecture choices of current models.
 
-Dimensions: batch, seq (positions of a query), d_model, kv_heads, q_per_kv (heads of queries for each head of keys and values), d_head,
-gate_up, d_ff, vocab, layers.
-In einsum strings they are b, s, d, h, q, k, g, f, v; c is the width of the joint projection.
+Options: grouped-query attention, rotary or learned positions, RMS or layer normalization, SwiGLU or GELU, biases, a
+tied head, float8 products, ring attention, and recomputation.
 
-A group's queries, its key and its value are one projection (as Megatron-LM stores them), and so are gate and value of SwiGLU: with
-heads or `d_ff` split, a layer then has two all-reduces forward and two backward (Shoeybi et al. 2019). With `sequence_parallel` they
-become all-gathers and reduce-scatters (Korthikanti et al. 2022).
+Dimensions: batch, seq (positions of a query), d_model, kv_heads, q_per_kv (query heads for each key-value head),
+d_head, gate_up, d_ff, vocab, layers. In einsum strings they are b, s, d, h, q, k, g, f, v; c is the width of the joint
+projection.
+
+A group's queries, its key and its value are one projection (as Megatron-LM stores them), and so are gate and value of
+SwiGLU: with heads or `d_ff` sharded, a layer then has two all-reduces forward and two backward (Shoeybi et al. 2019).
+With `sequence_parallel` they become all-gathers and reduce-scatters (Korthikanti et al. 2022).
 """
 
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
@@ -26,7 +26,7 @@ from workbench.errors import TraceError
 from workbench.models.config_fields import choose_preset, name_program
 from workbench.models.data import english_text
 from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
-from workbench.models.decoder.decoder_weights import dims, init
+from workbench.models.decoder.decoder_weights import dims, init, sum_copied_heads
 from workbench.models.layers.decoder_blocks import (
     Params,
     add,
@@ -41,41 +41,46 @@ from workbench.models.layers.decoder_blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.float8_products import Einsum, product_by
 from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
+from workbench.models.layers.low_rank_adapters import TRAINED, adapt, with_adapters
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.tracing import trace_training
+from workbench.tracing.jaxpr.float8_products import Einsum, product_by
 
 
 def _query_key_value(weights: Params, x: Any, config: DecoderConfig, einsum: Einsum, positions: Any) -> tuple[Any, Any, Any]:
-    """Queries [batch, seq, kv_heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`."""
+    """Queries [batch, seq, kv_heads, q_per_kv, d_head]; keys and values have 1 instead of `q_per_kv`."""
     product = einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
     if "bqkv" in weights:
         product += weights["bqkv"].astype(x.dtype)
-    query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv, 1, 1), axis=3)
+    query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv // config.kv_copies, 1, 1), axis=3)
     if config.positions == "rotary":
-        query, key = kernel("rotary", config, lambda *both: tuple(rotate(each, positions) for each in both), query, key)
+        query, key = kernel("rotary", config, lambda *both: tuple(rotate(part, positions) for part in both), query, key)
     return mark(query, "query"), mark(key, "key"), mark(value, "value")
 
 
 def _drop(shares: Any, key: Any, rate: float) -> Any:
-    """A share `rate` of the values set to zero (Srivastava et al. 2014), the others scaled up; key uint32[4]."""
+    """Dropout (Srivastava et al. 2014): zero a share `rate` of the values and scale up the others; key uint32[4]."""
     _, bits = jax.lax.rng_bit_generator(key, shares.shape, dtype=jnp.uint8)
     return jnp.where(bits >= round(256 * rate), shares * (1 / (1 - rate)), 0).astype(shares.dtype)
 
 
 def _core(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
-    """Attention by a product, a softmax, dropout and a product."""
+    """Attention by separate operations: product, softmax, dropout, product."""
 
     def shares(scores: Any) -> Any:
-        found = checkpoint_name(kernel("softmax", config, softmax, scores), "shares")
-        return kernel("dropout", config, lambda shares, key: _drop(shares, key, config.dropout), found, random) if config.dropout else found
+        probabilities = checkpoint_name(kernel("softmax", config, softmax, scores), "shares")
+        return (
+            kernel("dropout", config, lambda shares, key: _drop(shares, key, config.dropout), probabilities, random)
+            if config.dropout
+            else probabilities
+        )
 
     return mix(query, key, value, shares)
 
 
 def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
-    """Causal attention of a whole sequence, as `config` computes it: [batch, seq, kv_heads, q_per_kv, d_head]."""
+    """Causal attention [batch, seq, kv_heads, q_per_kv, d_head]. Raises `TraceError` for dropout in a ring."""
     if config.ring > 1:
         if config.dropout:
             raise TraceError("An attention over a ring has no dropout.", ["set `dropout=0.0`", "set `ring=1`"])
@@ -91,60 +96,61 @@ def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: Decod
 def layer_with(
     weights: Params, x: Any, config: DecoderConfig, attend: Callable[..., Any], *, einsum: Einsum, positions: Any = None
 ) -> tuple[Any, Any]:
-    """One layer, [batch, seq, d_model] from the same, and what `attend(query, key, value)` keeps besides its mix of the values.
+    """Apply one layer to x [batch, seq, d_model]; also returns the second result of `attend(query, key, value)`.
 
-    `einsum` makes the products of weights; `positions` int[seq] where tokens do not stand in their order from 0.
+    `einsum` computes the weight products; `positions` int[seq] are needed unless tokens are in order from 0.
     """
     with jax.named_scope("attention"):
         normal = mark(normalize(weights["norm1"], x, config), "normal")
-        inside = weights["attention"]
+        attention = weights["attention"]
         with jax.named_scope("query_key_value"):
-            heads = _query_key_value(inside, normal, config, einsum, positions)
+            heads = _query_key_value(attention, normal, config, einsum, positions)
         mixed, kept = attend(*heads)
         with jax.named_scope("output"):
-            change = einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), inside["wo"].astype(x.dtype))
-        x = add(x, change, inside, "bo")
+            change = einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), attention["wo"].astype(x.dtype))
+        x = add(x, change, attention, "bo")
     with jax.named_scope("mlp"):
         normal = mark(normalize(weights["norm2"], x, config), "normal")
         return add(x, mlp(weights["mlp"], normal, config, einsum), weights["mlp"], "b2"), kept
 
 
 def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
-    """One layer in training, [batch, seq, d_model] from the same; `random` is the key of its dropout, if it has any."""
+    """Apply one layer in training to x [batch, seq, d_model]; `random` is the key of its dropout, if any."""
     positions = zigzag_positions(config.seq, config.ring) if config.ring > 1 else None
 
     def attend(query: Any, key: Any, value: Any) -> tuple[Any, None]:
         return attend_sequence(query, key, value, random, config), None
 
-    return layer_with(weights, x, config, attend, einsum=product_by(config.float8), positions=positions)[0]
+    if config.kv_copies > 1:
+        weights = {**weights, "attention": sum_copied_heads(weights["attention"], config.kv_copies)}
+    einsum = with_adapters(product_by(config.float8)) if config.lora_rank else product_by(config.float8)
+    return layer_with(adapt(weights), x, config, attend, einsum=einsum, positions=positions)[0]
 
 
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
-    """All layers, scanned if they are stacked, each keeping for its backward pass what `recompute` says; `key` uint32[4] if there is
-    dropout."""
-    one = checkpoint_layer(partial(layer, config=config), config.recompute, config.float8)
+    """Apply all layers, scanned if stacked, with the configured recomputation; `key` uint32[4] for dropout."""
+    one_layer = checkpoint_layer(partial(layer, config=config), config.recompute, config.float8)
     with jax.named_scope("layers"):
         keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
         if isinstance(params["layers"], dict):
-            return jax.lax.scan(lambda x, each: (one(each[0], x, each[1]), None), x, (params["layers"], keys))[0]
+            return jax.lax.scan(lambda x, pair: (one_layer(pair[0], x, pair[1]), None), x, (params["layers"], keys))[0]
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x = one(weights, x, None if keys is None else keys[number])
+                x = one_layer(weights, x, None if keys is None else keys[number])
     return x
 
 
-def random_key(config: DecoderConfig) -> dict[str, Any]:
-    """The part of a batch that dropout needs."""
+def dropout_key_spec(config: DecoderConfig) -> dict[str, Any]:
     return {"key": jax.ShapeDtypeStruct((4,), jnp.uint32)} if config.dropout else {}
 
 
 def begin(params: Params, tokens: Any, config: DecoderConfig) -> Any:
-    """The first layer's [batch, seq, d_model]."""
+    """Embed the tokens: the input [batch, seq, d_model] of the first layer."""
     return embed(params, tokens, config, partial(zigzag, ring=config.ring))
 
 
 def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
-    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token; both are in zigzag order if there is a `ring`."""
+    """`loss(params, {"tokens", "targets"})`: mean cross entropy of the next token; zigzag order for a `ring`."""
 
     def loss(params: Params, batch: dict[str, Any]) -> Any:
         x = run_layers(params, begin(params, batch["tokens"], config), config, batch.get("key"))
@@ -154,7 +160,7 @@ def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
 
 
 def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **changes: Any) -> Program:
-    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `DecoderConfig`.
+    """A training step of a preset, any of its sizes and choices changed by the name of its field in `DecoderConfig`.
     Nothing is allocated.
 
     Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
@@ -164,19 +170,20 @@ def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **cha
 
 
 def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "decoder") -> Program:
-    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
+    """A training step; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
     start = partial(init, config=config, scan=scan)
     tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), english_text.batches(config.batch, config.seq)
 
     def data(step: int) -> dict[str, Any]:
-        made = {name: zigzag(rows, config.ring, axis=1) for name, rows in words(step).items()}
-        return made | ({"key": np.array([0, 0, 0, step], np.uint32)} if config.dropout else {})
+        rows_of = {name: zigzag(rows, config.ring, axis=1) for name, rows in words(step).items()}
+        return rows_of | ({"key": np.array([0, 0, 0, step], np.uint32)} if config.dropout else {})
 
     return trace_training(
         make_loss(config),
         jax.eval_shape(lambda: start(jax.random.key(0))),
-        {"tokens": tokens, "targets": tokens} | random_key(config),
-        optimizer=optax.adamw(config.learning_rate),
+        {"tokens": tokens, "targets": tokens} | dropout_key_spec(config),
+        optimizer=f"{config.optimizer} {config.learning_rate}",
+        trained=TRAINED if config.lora_rank else "",
         dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
         name=name,
         init=start,

@@ -1,21 +1,36 @@
-"""The sizes and choices of a decoder Transformer, and the published models that others measured."""
+"""Sizes and choices of a decoder Transformer, with published models as presets."""
 
 from dataclasses import dataclass, replace
 
-from workbench.models.config_fields import FLOATS, NumberFrom0, one_of, several_of, verify_halves, verify_relation, verify_words
+from workbench.models.config_fields import (
+    FLOATS,
+    NumberFrom0,
+    WholeFrom0,
+    one_of,
+    optimizer_named,
+    several_of,
+    verify_halves,
+    verify_relation,
+    verify_words,
+)
+from workbench.models.layers.quantized_weights import SCALED_TYPES
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderArchitecture:
-    """What a decoder-only Transformer is, in training and in inference. Field names of sizes are the names of its dimensions.
+    """Architecture of a decoder-only Transformer, for training and inference. Field names of sizes are dimension names.
 
-    - `kv_heads` heads of keys and values, each with `q_per_kv` heads of queries: multi-head attention has `q_per_kv=1` (Ainslie et al.
-      2023, grouped-query attention);
-    - `gate_up`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`;
-      `tied`: the head is the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
-    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
-      norm activation nonlinearity rotary loss`; `nonlinearity` is the activation without its bias and its product with a gate;
-    - `compute`: the type in which products are made.
+    - `kv_heads`: key-value heads, each with `q_per_kv` query heads; multi-head attention has `q_per_kv=1` (Ainslie et
+      al. 2023, grouped-query attention);
+    - `gate_up`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`:
+      `layer` or `rms`; `tied`: the head shares the embedding table; `lookup`: `product` (one-hot times table) or
+      `gather`;
+    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention
+      softmax dropout norm activation nonlinearity rotary loss`; `nonlinearity` is the activation without its bias and
+      without the product with a gate;
+    - `compute`: dtype of the products;
+    - `kv_copies`: copies of each head of keys and values, with their part of its queries, so that a tensor-parallel axis may have more
+      devices than there are such heads (as vLLM and Megatron Core place them). In training, the copies have one gradient, their sum.
     """
 
     vocab: int
@@ -35,21 +50,26 @@ class DecoderArchitecture:
     lookup: str = one_of("gather", "product")
     fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "nonlinearity", "rotary", "loss")
     compute: str = one_of("bfloat16", *FLOATS)
+    kv_copies: int = 1
 
     def __post_init__(self) -> None:
         verify_words(self)
+        verify_relation(
+            self.q_per_kv % self.kv_copies == 0,
+            f"`kv_copies` is {self.kv_copies} and `q_per_kv` {self.q_per_kv}; each copy of a head of keys serves as many heads of queries.",
+            f"take `kv_copies` {self.q_per_kv}",
+        )
         verify_relation(self.gate_up in (1, 2), f"`gate_up` is {self.gate_up}; a layer has 2 (SwiGLU) or 1 (GELU).", "take 1", "take 2")
         verify_halves("d_head", self.d_head, self.positions == "rotary", "rotary positions turn one half of a head with the other")
         verify_halves("d_model", self.d_model, self.positions == "sinusoidal", "half of the positions are sines and half cosines")
 
     @property
     def qkv(self) -> int:
-        """Query heads, key and value of one group of heads: the width of its part of the joint projection."""
         return self.q_per_kv + 2
 
     @property
     def parameters(self) -> int:
-        """The number of parameters, from the sizes alone.
+        """Number of parameters, from the sizes alone.
 
         >>> round(PRESETS["llama3-70b"].parameters / 1e9, 1), round(PRESETS["megatron-175b"].parameters / 1e9, 1)
         (70.6, 174.6)
@@ -76,8 +96,11 @@ class DecoderConfig(DecoderArchitecture):
       chunks are alike;
     - `dropout`: of the attention's shares; a `ring` has none;
     - `params`: the type in which parameters are held;
-    - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
-      magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
+    - `float8`: `tensorwise` or `rowwise`: weight products of layers are computed in eight bits, their operands scaled by their largest
+      magnitude and cast each time (`tracing.jaxpr.float8_products`); the head and the attention's core stay in `compute`;
+    - `optimizer`: its name (`tracing.named_optimizers`);
+    - `lora_rank`: of the adapters of a layer's weights, which alone are trained (`models.layers.low_rank_adapters`); 0 trains all weights;
+    - `base`: the type in which the weights below adapters are kept, with a scale for each output channel; empty for that of `params`.
     """
 
     recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
@@ -85,15 +108,23 @@ class DecoderConfig(DecoderArchitecture):
     dropout: NumberFrom0 = 0.0
     params: str = one_of(*FLOATS)
     float8: str = one_of("", "tensorwise", "rowwise")
+    optimizer: str = optimizer_named("adamw")
     learning_rate: float = 3e-4
+    lora_rank: WholeFrom0 = 0
+    base: str = one_of("", *SCALED_TYPES)
 
     def __post_init__(self) -> None:
         DecoderArchitecture.__post_init__(self)
+        ways_out = "take `lora_rank` 16", "leave `base` out"
+        verify_relation(not self.base or self.lora_rank > 0, f"`base` is {self.base}; only frozen weights are kept in it.", *ways_out)
+        verify_relation(
+            self.kv_copies == 1 or not self.lora_rank, f"`kv_copies` is {self.kv_copies}; adapters have no copies.", "take `kv_copies` 1"
+        )
         verify_relation(self.dropout < 1, f"`dropout` is {self.dropout}; it is the share that is dropped, below 1.", "take 0.1")
 
 
 def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfig:
-    """As Megatron-LM trained them on A100: table 3 of Korthikanti et al. 2022; its fused kernels; the vocabulary padded to 51,200."""
+    """Megatron-LM on A100: Korthikanti et al. 2022, table 3, with fused kernels and 51,200 padded tokens."""
     return DecoderConfig(
         vocab=51200,
         layers=layers,
@@ -117,8 +148,9 @@ def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfi
 
 
 def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) -> DecoderConfig:
-    """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it. A step has 16 examples, so
-    that it can be split over replicas and over the micro-batches of a pipeline; they trained with a thousand and more."""
+    """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it. A step has
+    16 examples, enough for replicas and micro-batches of a pipeline; the published runs had a thousand and more.
+    """
     return DecoderConfig(
         vocab=128256,
         layers=layers,
@@ -137,12 +169,12 @@ def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) 
 
 
 def _llama2(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) -> DecoderConfig:
-    """Touvron et al. 2023 (arXiv:2307.09288, table 1), with the widths of the published checkpoints; trained as Llama 3 is here."""
+    """Touvron et al. 2023 (arXiv:2307.09288, table 1), with checkpoint widths, trained like Llama 3."""
     return replace(_llama3(layers, d_model, kv_heads, q_per_kv, d_ff), vocab=32000)
 
 
 def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recompute: str = "full") -> DecoderConfig:
-    """MaxText's own sizes (`global_parameter_scale`: `base.yml` times its powers of two), for TPU."""
+    """MaxText's own sizes for TPU (`global_parameter_scale`: `base.yml` times powers of two)."""
     return DecoderConfig(
         vocab=32000,
         layers=layers,
@@ -161,7 +193,7 @@ def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recom
 
 
 def _gpipe(layers: int) -> DecoderConfig:
-    """GPipe's Transformer-L (Huang et al. 2019, table 1): 32k words, 1024 tokens, a batch of 32, positions without parameters."""
+    """GPipe's Transformer-L (Huang et al. 2019, table 1): 32k vocabulary, 1024 tokens, batch 32."""
     return DecoderConfig(
         vocab=32000,
         layers=layers,
@@ -179,7 +211,7 @@ def _gpipe(layers: int) -> DecoderConfig:
 
 
 PRESETS: dict[str, DecoderConfig] = {
-    # For eight virtual devices: all that Llama has, small enough to run.
+    # The architecture of Llama, small enough to run on eight virtual devices.
     "tiny": DecoderConfig(
         vocab=256,
         layers=2,

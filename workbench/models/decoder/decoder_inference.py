@@ -1,10 +1,10 @@
-"""Inference of the decoder Transformer: prefill reads a prompt and fills the cache, decode makes one token more of each sequence.
+"""Inference of the decoder Transformer: prefill reads a prompt and fills the cache, decode generates one token per sequence.
 
-    prefill   tokens [batch, seq]  -> the cache's first `seq` positions, logits of the last token
-    decode    tokens [batch]       -> written at position `length`, attended to with all before it, logits
+    prefill   tokens [batch, seq]  -> the first `seq` positions of the cache, logits of the last token
+    decode    tokens [batch]       -> position `length` of the cache, logits; attends to all positions so far
 
-The layers are those of training (`decoder.layer_with`); only what their attention looks at is another. In a scan over layers the stacked
-cache goes along whole and each layer writes its rows in place: as a scanned input and output it would be held twice.
+The layers are those of training (`decoder.layer_with`) with another attention. In a scan over layers the stacked
+cache is part of the carry, and each layer writes its rows in place: as a scanned input and output it would be held twice.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,6 @@ from workbench.models.decoder.decoder_config import DecoderArchitecture, Decoder
 from workbench.models.decoder.decoder_weights import SHARED_SCALES, dims, init
 from workbench.models.layers.decoder_blocks import Params, embed, project_vocab
 from workbench.models.layers.kv_cache import (
-    CACHES,
     Cache,
     attend_cached,
     cache_dims,
@@ -36,7 +35,7 @@ from workbench.models.layers.kv_cache import (
 )
 from workbench.models.layers.quantized_weights import PLAIN, WEIGHTS, multiply, quantize_weights, quantized_dims
 
-# How a decoder Transformer is kept and asked in inference, and the presets for it.
+# Configurations and presets for inference.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +46,12 @@ class DecoderInferenceConfig(DecoderArchitecture):
     - `context`: the length of the cache in tokens; as long as the prompt if it is 0;
     - `weights`: the type in which the weights of products are kept (`models.layers.quantized_weights`); those of a type that is not
       computed with are converted at use, and norms and biases are never scaled;
-    - `cache`: the type in which keys and values are kept (`models.layers.kv_cache`).
+    - `cache`: the type in which keys and values are kept (`models.layers.kv_cache`);
     """
 
     context: WholeFrom0 = 0
     weights: str = one_of(*WEIGHTS)
-    cache: str = one_of(*CACHES)
+    cache: str = one_of(*WEIGHTS)
 
     def __post_init__(self) -> None:
         DecoderArchitecture.__post_init__(self)
@@ -60,19 +59,17 @@ class DecoderInferenceConfig(DecoderArchitecture):
 
     @property
     def cache_length(self) -> int:
-        """Tokens that the cache has places for."""
         return self.context or self.seq
 
     @property
     def architecture(self) -> DecoderConfig:
         """What the layers take: the same model, with positions for every token of the cache."""
-        shared = {each.name: getattr(self, each.name) for each in fields(DecoderArchitecture)}
+        shared = {attribute.name: getattr(self, attribute.name) for attribute in fields(DecoderArchitecture)}
         params = self.weights if self.weights in PLAIN else "bfloat16"
         return DecoderConfig(**{**shared, "seq": self.cache_length}, params=params)
 
 
 def verify_context(seq: int, context: int) -> None:
-    """Raises `DocumentError` for a prompt longer than the cache."""
     verify_relation(
         seq <= (context or seq),
         f"`seq` is {seq} and `context` {context}; the cache has a place for every token of the prompt, so `context` is `seq` or more.",
@@ -82,7 +79,7 @@ def verify_context(seq: int, context: int) -> None:
 
 
 def _in_inference(config: DecoderConfig, **changes: Any) -> DecoderInferenceConfig:
-    shared = {each.name: getattr(config, each.name) for each in fields(DecoderArchitecture)}
+    shared = {attribute.name: getattr(config, attribute.name) for attribute in fields(DecoderArchitecture)}
     return DecoderInferenceConfig(**shared | changes)
 
 
@@ -90,15 +87,15 @@ PRESETS: dict[str, DecoderInferenceConfig] = {
     name: _in_inference(config, **({"seq": 32, "context": 64, "weights": "float32", "cache": "float32"} if name == "tiny" else {}))
     for name, config in TRAINED.items()
 }
-"""The models of `decoder.config`, each with its batch and a cache as long as the sequences it was trained on; `tiny` half filled."""
+"""The models of `decoder.config`, with a cache as long as their training sequences; `tiny` is half filled."""
 
 
 ROWS = dict.fromkeys(("key", "value"), "context kv_heads batch d_head")
-"""What a layer caches, and its dimensions."""
+"""Cached values of a layer, with their dimensions."""
 
 
 def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderConfig) -> tuple[Cache, Any]:
-    """The cache with the prompts int32[batch, seq] at its beginning, and float[batch, vocab], the logits of their last tokens."""
+    """The cache filled with prompts int32[batch, seq], and the last tokens' logits float[batch, vocab]."""
     tokens = batch["tokens"]
     seq = tokens.shape[1]
 
@@ -113,8 +110,7 @@ def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: Decoder
 
 
 def decode(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderConfig) -> tuple[Cache, Any]:
-    """The cache with one token more of each sequence, int32[batch], and float[batch, vocab], the logits of the token after it. A full
-    cache has its last token replaced."""
+    """The cache with one more token int32[batch] (a full one loses its last), and the next logits [batch, vocab]."""
     position = jnp.minimum(cache["length"], config.seq - 1)
 
     def attend(cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
@@ -135,35 +131,33 @@ def decode(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderC
 def _run_layers(
     params: Params, cache: Cache, x: Any, config: DecoderConfig, attend: Callable[..., tuple[Any, Cache]], positions: Any
 ) -> tuple[Any, Cache]:
-    """All layers, scanned if they are stacked: [batch, seq, d_model] from the same, and the cache."""
-
     def one(weights: Params, cached: Cache, layer: Any, x: Any) -> tuple[Any, Cache]:
         return layer_with(weights, x, config, partial(attend, cached, layer), einsum=multiply, positions=positions)
 
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
 
-            def step(carry: tuple[Any, Cache], each: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
-                return one(each[0], carry[1], each[1], carry[0]), None
+            def step(carry: tuple[Any, Cache], layer: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
+                return one(layer[0], carry[1], layer[1], carry[0]), None
 
             (x, layers), _ = jax.lax.scan(step, (x, cache["layers"]), (params["layers"], jnp.arange(config.layers)))
             return x, cache | {"layers": layers}
-        kept = []
+        layers_cache = []
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
                 x, cached = one(weights, cache["layers"][number], None, x)
-                kept.append(cached)
-    return x, cache | {"layers": kept}
+                layers_cache.append(cached)
+    return x, cache | {"layers": layers_cache}
 
 
 def make_params(key: Any, config: DecoderInferenceConfig, *, scan: bool) -> Params:
-    """The parameters that training begins with, as inference keeps them."""
+    """Initialize the parameters and convert them for inference."""
     return quantize_weights(init(key, config.architecture, scan=scan), SHARED_SCALES, config.weights)
 
 
 def make_cache(config: DecoderInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
-    """An empty cache; with a `key`, random tokens up to the end of the prompt, one place left free."""
-    shape = config.cache_length, config.kv_heads, config.batch, config.d_head
+    """Empty cache; with a `key`, random keys and values up to the end of the prompt, one position free."""
+    shape = config.cache_length, config.kv_copies * config.kv_heads, config.batch, config.d_head
     make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
     length = 0 if key is None else min(config.seq, config.cache_length - 1)
     rows = dict.fromkeys(ROWS, (config.layers, *shape) if scan else shape)
@@ -171,10 +165,9 @@ def make_cache(config: DecoderInferenceConfig, *, scan: bool, key: Any = None) -
 
 
 def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """The program that reads prompts: any size and choice of a preset changed by the name of its field in `DecoderInferenceConfig`.
-    Nothing is allocated.
+    """Build the prefill program; keyword arguments override the fields of `DecoderInferenceConfig`.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    Nothing is allocated. Raises `DocumentError` for an unknown preset or field, and for incompatible values.
     """
     config = choose_preset(PRESETS, preset, **changes)
 
@@ -186,7 +179,7 @@ def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) ->
 
 
 def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """The program that makes one token of each sequence, as `build_prefill`. A live run begins after a prompt of random keys and values."""
+    """Build the decoding program. A live run begins after a prompt of random keys and values."""
     config = choose_preset(PRESETS, preset, **changes)
 
     def start(key: Any) -> tuple[Params, Cache]:
@@ -197,8 +190,7 @@ def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> 
 
 
 def _dims(config: DecoderInferenceConfig, *, scan: bool) -> dict[str, str]:
-    """Path patterns to names, for parameters and cache."""
     params = quantized_dims(dims(config.architecture, scan=scan), SHARED_SCALES, config.weights)
     stack, prefix = ("layers ", "cache/layers/") if scan else ("", "cache/layers/*/")
-    found = {f"params/{path}": each for path, each in params.items()}
-    return found | {prefix + path: each for path, each in cache_dims(ROWS, config.cache, stack).items()}
+    named = {f"params/{path}": names for path, names in params.items()}
+    return named | {prefix + path: names for path, names in cache_dims(ROWS, config.cache, stack).items()}

@@ -1,4 +1,4 @@
-"""Layouts of a decoder Transformer that its marks make possible."""
+"""Layouts of a decoder Transformer that use its marks."""
 
 CORE = ("query_here", "key_here", "value_here", "mixed_here")
 
@@ -6,11 +6,12 @@ CORE = ("query_here", "key_here", "value_here", "mixed_here")
 def sequence_parallel(
     *, batch: str = "-", context: str = "-", model: str = "model", ring: bool = False, first: bool = True, last: bool = True
 ) -> str:
-    """Constraints that split the sequence over the axis of the heads wherever no product is made (Korthikanti et al. 2022).
+    """Constraints that shard the sequence over the axis of the heads outside the products (Korthikanti et al. 2022).
 
-    `batch` is the axis of the batch. On a `context` axis the sequence is split throughout, except in the attention, where the heads are
-    split further instead, by all-to-all (Jacobs et al. 2023, DeepSpeed-Ulysses); not with a `ring` as long as the axis, where keys and
-    values go around. `first` and `last` for a program with the embedding and the head.
+    `batch` is the axis of the batch. On a `context` axis the sequence is sharded throughout, except in the attention,
+    which shards the heads further instead, by all-to-all (Jacobs et al. 2023, DeepSpeed-Ulysses); not with a `ring` as
+    long as the axis, in which keys and values circulate. `first` and `last`: the program has the embedding and the
+    head.
     """
     both, heads = ("+".join(axis for axis in order if axis != "-") or "-" for order in ((context, model), (model, context)))
     outside = f"[{batch}, {context}, {model}, ?, ?]"
@@ -33,8 +34,9 @@ LAYOUTS = (
         "batch:data; d_model:data; d_ff:model; kv_heads:model; norm/scale=[-]; @embedding/stream/reduce_precision=[data, ?, ?]",
     ),
 )
-"""For `tiny` on eight devices: data parallel, Megatron's two dimensions with sequences split between the products, FSDP, both. (The last
-normalisation's scale is not worth splitting: XLA gathers its 256 bytes twice.)"""
+"""For `tiny` on eight devices: data parallel; Megatron with sequence parallelism; FSDP; both. The scale of the last
+normalization is not sharded: XLA would gather its 256 bytes twice.
+"""
 
 DECODE_LAYOUTS = (
     ("data:8", "batch:data"),
@@ -43,8 +45,10 @@ DECODE_LAYOUTS = (
     ("model:8", "context:model; d_ff:model; vocab:model"),
     ("data:2 context:2 model:2", "batch:data; context:context; kv_heads:model; d_ff:context+model; vocab:model"),
 )
-"""For decoding of `tiny` on eight devices: the cache split by sequences, by Megatron's heads, by positions, by positions where weights are
-split by `d_ff`, by all three. Split by positions, each device attends to its part of the cache, and shares and mixed values are summed."""
+"""For decoding of `tiny` on eight devices: the cache sharded by sequence; by Megatron's heads; by position; by position
+with `d_ff` sharded; by all three. With positions sharded, each device attends to its part of the cache, and
+attention weights and mixed values are all-reduced.
+"""
 
 PREFILL_LAYOUTS = (
     ("data:8", "batch:data"),
@@ -52,4 +56,4 @@ PREFILL_LAYOUTS = (
     ("data:8", "batch:data; d_model:data"),
     ("data:2 context:2 model:2", "batch:data; context:context; kv_heads:model; d_ff:context+model; vocab:model"),
 )
-"""For a prefill of `tiny` on eight devices: data parallel, Megatron's, weights gathered as they are used, the cache split by positions."""
+"""For prefill of `tiny` on eight devices: data parallel, Megatron, weights gathered, cache by position."""

@@ -1,18 +1,17 @@
-"""Parts of a decoder's training step: a pipeline stage's micro-batch, and its update."""
+"""Parts of a decoder's training step: a micro-batch of a pipeline stage, and the update of a stage."""
 
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
 from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import DecoderConfig
 from workbench.models.decoder.decoder_weights import dims, init
 from workbench.models.layers.decoder_blocks import cross_entropy
-from workbench.tracing import trace_micro_batch, trace_update
+from workbench.tracing import optimizer, trace_micro_batch, trace_update
 
 
 def _params(config: DecoderConfig, *, scan: bool, first: bool, last: bool) -> Any:
@@ -22,14 +21,15 @@ def _params(config: DecoderConfig, *, scan: bool, first: bool, last: bool) -> An
 def micro_batch(
     config: DecoderConfig, *, first: bool = True, last: bool = True, scan: bool = False, accumulate: str = "float32"
 ) -> Program:
-    """Forward and backward of one micro-batch of `config.batch` sequences through a stage of `config.layers` layers.
+    """Trace forward and backward of one micro-batch of `config.batch` sequences through a stage of `config.layers`
+    layers.
 
-    The first stage begins with tokens and the embedding, the others with `batch/x`, the activations that the stage before sent; the last
-    one ends with the head and the loss.
+    The first stage begins with tokens and the embedding, the others with `batch/x`, the activations from the previous
+    stage; the last stage ends with the head and the loss.
     """
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     activations = jax.ShapeDtypeStruct((config.batch, config.seq, config.d_model), config.compute)
-    batch = ({"tokens": tokens} if first else {"x": activations}) | ({"targets": tokens} if last else {}) | decoder.random_key(config)
+    batch = ({"tokens": tokens} if first else {"x": activations}) | ({"targets": tokens} if last else {}) | decoder.dropout_key_spec(config)
 
     def stage(params: Any, batch: Any) -> Any:
         x = decoder.begin(params, batch["tokens"], config) if first else batch["x"]
@@ -51,12 +51,13 @@ def micro_batch(
 def update(
     config: DecoderConfig, *, replicas: int = 1, first: bool = True, last: bool = True, scan: bool = False, accumulate: str = "float32"
 ) -> Program:
-    """The gradients' sum over `replicas`, AdamW and the new parameters of a stage."""
+    """The gradients' sum over `replicas`, the optimizer and the new parameters of a stage."""
     named = dims(config, scan=scan, first=first, last=last)
     build = partial(_params, scan=scan, first=first, last=last)
+    params = build(config)
     return trace_update(
-        build(config),
-        optimizer=optax.adamw(config.learning_rate),
+        params,
+        optimizer=optimizer(f"{config.optimizer} {config.learning_rate}", params=params, dims=named),
         replicas=replicas,
         accumulate=accumulate,
         dims={

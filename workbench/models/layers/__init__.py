@@ -1,1 +1,1 @@
-"""Shared parts of the zoo's models: blocks, normalisation, losses, weights."""
+"""Shared parts of the zoo's models: blocks, normalization, losses, weights."""

@@ -1,7 +1,8 @@
-"""What the decoder Transformers of the zoo share: marks and kernels, normalisation, positions, the attention's core, the two ends.
+"""Shared blocks of the zoo's decoder Transformers: marks, kernels, normalization, positions, attention, embedding and
+head.
 
-Dimensions in einsum strings: b batch, s seq (of queries), t seq (of keys), d d_model, h heads (of keys and values), q queries (heads of
-queries for each of these), k d_head, g gate_up, f d_ff, v vocab.
+Dimensions in einsum strings: b batch, s seq (of queries), t seq (of keys), d d_model, h heads (of keys and values), q
+queries (query heads per key-value head), k d_head, g gate_up, f d_ff, v vocab.
 """
 
 from collections.abc import Callable
@@ -14,14 +15,14 @@ from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.decoder.decoder_layouts import CORE
 from workbench.models.layers import norms_and_losses
-from workbench.models.layers.float8_products import Einsum
 from workbench.tracing import fused_kernel
+from workbench.tracing.jaxpr.float8_products import Einsum
 
 Params = dict[str, Any]
 
 
 class Choices(Protocol):
-    """What the configurations of decoders have in common; `DecoderConfig` says what each choice means."""
+    """Common fields of the decoder configurations; see `DecoderConfig` for their meaning."""
 
     @property
     def vocab(self) -> int: ...
@@ -40,7 +41,7 @@ class Choices(Protocol):
 
 
 def kernel(name: str, config: Choices, compute: Callable[..., Any], *operands: Any) -> Any:
-    """`compute(*operands)` in its named scope; as one kernel, which keeps nothing but its operands, where the target has one for it."""
+    """Compute `compute(*operands)` in a named scope, or as one kernel that keeps only its operands."""
     if name not in config.fused.split():
         with jax.named_scope(name):
             return compute(*operands)
@@ -49,9 +50,10 @@ def kernel(name: str, config: Choices, compute: Callable[..., Any], *operands: A
 
 
 def mark(value: Any, name: str) -> Any:
-    """`value`, by a name that a layout's constraint (`@NAME/reduce_precision=[...]`, forward and backward) and a remat policy can use.
+    """Name a value for constraints of a layout (`@NAME/reduce_precision=[...]`, forward and backward) and for remat
+    policies.
 
-    Rounding to the precision it has is no operation in XLA, which drops it once the sharding is settled.
+    Rounding to the present precision is a no-op, which XLA drops once the sharding is settled.
     """
     kind = jnp.finfo(value.dtype)
     with jax.named_scope(name):
@@ -59,7 +61,7 @@ def mark(value: Any, name: str) -> Any:
 
 
 def normalize(weights: Params, x: Any, config: Choices) -> Any:
-    """Layer (Ba et al. 2016) or root-mean-square normalisation (Zhang and Sennrich 2019) over the last dimension, in float32."""
+    """Layer (Ba et al. 2016) or RMS normalization (Zhang and Sennrich 2019) over the last dimension, in float32."""
 
     def compute(weights: Params, x: Any) -> Any:
         wide = x.astype(jnp.float32)
@@ -72,8 +74,7 @@ def normalize(weights: Params, x: Any, config: Choices) -> Any:
 
 
 def rotate(x: Any, positions: Any = None) -> Any:
-    """Rotary positions (Su et al. 2021): the halves of the last dimension of x [batch, seq, ...] turned by angles that grow with the
-    position; `positions` [seq] if not in their order."""
+    """Rotary positions (Su et al. 2021) for x [batch, seq, ...]; `positions` [seq] if not in order."""
     half = x.shape[-1] // 2
     angles = (jnp.arange(x.shape[1]) if positions is None else positions)[:, None] * 1e4 ** (-jnp.arange(half) / half)
     cos, sin = (jnp.expand_dims(turn(angles), tuple(range(1, x.ndim - 2))) for turn in (jnp.cos, jnp.sin))
@@ -82,27 +83,29 @@ def rotate(x: Any, positions: Any = None) -> Any:
 
 
 def softmax(scores: Any) -> Any:
-    """Softmax over the keys a query may see, in float32: [batch, heads, queries, seq, keys] from the same."""
+    """Causal softmax in float32 over the last dimension of scores [batch, heads, queries, seq, keys]."""
     positions = jnp.arange(scores.shape[-1])
     hidden = jnp.where(positions[:, None] >= positions[None, :], 0.0, -1e9)
     return jax.nn.softmax(scores.astype(jnp.float32) + hidden, axis=-1).astype(scores.dtype)
 
 
 def mix(query: Any, key: Any, value: Any, shares: Callable[..., Any]) -> Any:
-    """Causal attention, [batch, seq, heads, queries, d_head]; keys and values have 1 for `queries`, and values a width of their own."""
-    query, key, value = (mark(each, name) for each, name in zip((query, key, value), CORE[:3], strict=True))
-    scores = jnp.einsum("bshqk,bthk->bhqst", query * query.shape[-1] ** -0.5, key.squeeze(3))
-    return mark(jnp.einsum("bhqst,bthk->bshqk", shares(scores), value.squeeze(3)), CORE[3])
+    """Causal attention [batch, seq, heads, queries, d_head]; keys and values have 1 for `queries`."""
+    query, key, value = (mark(operand, name) for operand, name in zip((query, key, value), CORE[:3], strict=True))
+    # `jnp.einsum` makes its last operand the left one of these products, and Shardy shards the left one's dimension if it must choose.
+    # Queries must win: scores sharded by keys would be re-sharded, all of them.
+    scores = jnp.einsum("bthk,bshqk->bhqst", key.squeeze(3), query * query.shape[-1] ** -0.5)
+    return mark(jnp.einsum("bthk,bhqst->bshqk", value.squeeze(3), shares(scores)), CORE[3])
 
 
 def flash_attention(query: Any, key: Any, value: Any) -> Any:
-    """`mix` as one kernel that skips what the mask hides."""
+    """`mix` as one kernel that skips masked scores."""
     with fused_kernel("flash_attention", work=0.5), jax.named_scope("core"):
         return jax.checkpoint(partial(mix, shares=softmax))(query, key, value)
 
 
 def activate(config: Choices, up: Any, bias: Any) -> Any:
-    """SwiGLU, silu(gate) x value, of up [batch, seq, 2, d_ff]; GELU of [batch, seq, 1, d_ff]."""
+    """SwiGLU, silu(gate) x value, for up [batch, seq, 2, d_ff]; GELU for [batch, seq, 1, d_ff]."""
     up = up if bias is None else up + bias.astype(up.dtype)
     curve = jax.nn.silu if up.shape[2] > 1 else jax.nn.gelu
     if "nonlinearity" in config.fused.split():
@@ -113,7 +116,6 @@ def activate(config: Choices, up: Any, bias: Any) -> Any:
 
 
 def mlp(weights: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -> Any:
-    """[batch, seq, d_model] from the same, through d_ff; `einsum` computes the products."""
     with jax.named_scope("up"):
         up = mark(einsum("bsd,dgf->bsgf", x, weights["w1"].astype(x.dtype)), "up")
     hidden = kernel("activation", config, partial(activate, config), up, weights.get("b1"))
@@ -122,13 +124,12 @@ def mlp(weights: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -
 
 
 def add(x: Any, change: Any, weights: Params, bias: str) -> Any:
-    """The stream after a sublayer."""
     with jax.named_scope("residual"):
         return mark((change + weights[bias].astype(x.dtype) if bias in weights else change) + x, "stream")
 
 
 def sinusoids(seq: int, d_model: int) -> Any:
-    """float32[seq, d_model]: sines, then cosines, of wavelengths from 2 pi to 10,000 times that (Vaswani et al. 2017)."""
+    """float32[seq, d_model]: sines, then cosines, wavelengths 2 pi to 10,000 times that (Vaswani et al. 2017)."""
     angles = jnp.arange(seq)[:, None] * 1e4 ** (-jnp.arange(d_model // 2) / (d_model // 2))
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
@@ -142,8 +143,7 @@ def embed(
     einsum: Einsum = jnp.einsum,
     rows: int | None = None,
 ) -> Any:
-    """[batch, seq, d_model] from int32[batch, seq]; `arrange` puts a table of positions [rows, d_model] in the order of the tokens, and
-    `rows` are as many as there are tokens if it is left out."""
+    """Embed tokens int32[batch, seq]; `arrange` puts a table of positions [rows, d_model] in token order."""
     table = params["embedding"]["tokens"].astype(config.compute)
     with jax.named_scope("embedding"):
         x = (
@@ -157,7 +157,7 @@ def embed(
 
 
 def project_vocab(params: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -> Any:
-    """Logits [batch, seq, vocab] of the last layer's [batch, seq, d_model]."""
+    """Logits [batch, seq, vocab] of the last layer's output [batch, seq, d_model]."""
     with jax.named_scope("norm"):
         x = mark(normalize(params["norm"], x, config), "final")
     with jax.named_scope("head"):
@@ -167,5 +167,5 @@ def project_vocab(params: Params, x: Any, config: Choices, einsum: Einsum = jnp.
 
 
 def cross_entropy(params: Params, x: Any, targets: Any, config: Choices) -> Any:
-    """The mean over tokens of logsumexp(logits) - logits[target], in nats, from the last layer's [batch, seq, d_model]."""
+    """Mean cross entropy over tokens in nats, from the last layer's output [batch, seq, d_model]."""
     return kernel("loss", config, norms_and_losses.cross_entropy, project_vocab(params, x, config), targets)

@@ -1,4 +1,4 @@
-"""What a layer computes again in its backward pass."""
+"""Recomputation of layers in the backward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +10,8 @@ from workbench.tracing import keep_every_dot
 SAVED_NAMES = {
     "kernels": (
         *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "curved", "hidden"),
-        *("query_low", "pair_low", "query_latent", "pair_latent"),  # of a latent attention
-        *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # of a mixture of experts
+        *("query_low", "pair_low", "query_latent", "pair_latent"),  # latent attention
+        *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # mixture of experts
     ),
     "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "curved", "hidden"),
     "latent": (
@@ -20,12 +20,13 @@ SAVED_NAMES = {
     ),
     "full": (),
 }
-"""What a layer keeps for its backward pass besides its input, by `recompute`."""
+"""Names of the values that a layer keeps for its backward pass besides its input, by `recompute`."""
 
 
 def recompute_all(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """`compute`, all of it computed again in the backward pass, what only its result needs included: `torch.utils.checkpoint`, which
-    knows of no dead code. (`jax.checkpoint` leaves out what no gradient reads: of a layer its last product.)"""
+    """Recompute all of `compute` in the backward pass, like `torch.utils.checkpoint`; `jax.checkpoint` would drop
+    operations that no gradient reads, such as the last product of a layer.
+    """
 
     def backward(operands: Any, cotangent: Any) -> Any:
         result, pull = jax.vjp(compute, *jax.lax.optimization_barrier(operands))
@@ -37,7 +38,7 @@ def recompute_all(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checkpoint_layer(layer: Callable[..., Any], recompute: str, float8: str = "") -> Callable[..., Any]:
-    """`layer`, a function of pytrees of arrays, that keeps for its backward pass what `recompute` says (`DecoderConfig`)."""
+    """Make a layer, a function of pytrees of arrays, keep the residuals chosen by `recompute` (`DecoderConfig`)."""
     if recompute == "none":
         return layer
     if recompute == "replay":
@@ -46,8 +47,9 @@ def checkpoint_layer(layer: Callable[..., Any], recompute: str, float8: str = ""
 
 
 def remat_policy(recompute: str, float8: str = "") -> Any:
-    """What is kept of a layer; where `float8` scales by tensor, what its products alone read is kept in eight bits, as Transformer Engine
-    does. (An attention's kernel reads its result, too.)"""
+    """The `jax.checkpoint` policy of a layer. With tensorwise `float8`, values that only products read are kept in
+    eight bits, as in Transformer Engine; an attention kernel also reads its result.
+    """
     if recompute == "offload":
         return jax.checkpoint_policies.save_and_offload_only_these_names(
             names_which_can_be_saved=[],

@@ -1,4 +1,4 @@
-"""Normalisation, in float32 whatever is computed in, and the loss functions of the zoo."""
+"""Normalization, always in float32, and the loss functions of the zoo."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,15 +8,16 @@ import jax.numpy as jnp
 
 from workbench.models.layers.weight_tables import Params
 
-# Normalisation by mean and variance, in float32 whatever is computed in.
+# Normalization by mean and variance, always in float32.
 
 
 def normalize(weights: Params, x: Any, over: tuple[int, ...]) -> Any:
-    """x with mean 0 and variance 1 over the dimensions `over`, times `scale` and plus `bias` along the last, where there are any.
+    """Normalize x to mean 0 and variance 1 over the dimensions `over`; `scale` and `bias` apply along the last one, if
+    present.
 
-    Over the last alone it is layer normalisation (Ba et al. 2016), over all but the last batch normalisation (Ioffe and Szegedy 2015), over
-    space alone instance normalisation (Ulyanov et al. 2016). The sums cross devices if one of `over` is split: a step on many devices is
-    then that of one, as with "synchronised" batch normalisation.
+    Over the last dimension this is layer normalization (Ba et al. 2016), over all but the last batch normalization
+    (Ioffe and Szegedy 2015), over space instance normalization (Ulyanov et al. 2016). If one of `over` is sharded, the
+    sums cross devices, so the result is the same as on one device ("synchronized" batch normalization).
     """
     wide = x.astype(jnp.float32)
     centered = wide - wide.mean(over, keepdims=True)
@@ -38,7 +39,7 @@ def instance_norm(weights: Params, x: Any) -> Any:
 
 
 def rms_norm(weights: Params, x: Any) -> Any:
-    """x over its root mean square along the last dimension, times `scale` (Zhang and Sennrich 2019); its mean stays."""
+    """Divide x by its root mean square along the last dimension and multiply by `scale` (Zhang and Sennrich 2019)."""
     wide = x.astype(jnp.float32)
     return (wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6) * weights["scale"]).astype(x.dtype)
 
@@ -49,10 +50,11 @@ Loss = Callable[[Params, Mapping[str, Any]], Any]
 
 
 def cross_entropy(logits: Any, targets: Any) -> Any:
-    """The mean of logsumexp(logits) - logits[target], in nats and float32; logits [..., classes], targets int[...].
+    """Mean of logsumexp(logits) - logits[target] in nats and float32; logits [..., classes], targets int[...].
 
-    The target's logit is a masked sum, not `take_along_axis`: nothing but element-wise operations and sums over the classes, for which
-    every partitioner has one answer. Split over the classes, three arrays of the targets' shape are sent, never the logits.
+    The target's logit is a masked sum, not `take_along_axis`: only elementwise operations and sums over the classes,
+    which all partitioners handle in the same way. With the classes sharded, three arrays of the targets' shape are
+    sent, never the logits.
     """
     wide = logits.astype(jnp.float32)
     chosen = jnp.where(targets[..., None] == jnp.arange(logits.shape[-1]), wide, 0).sum(-1)
@@ -60,7 +62,7 @@ def cross_entropy(logits: Any, targets: Any) -> Any:
 
 
 def classification_loss(apply: Callable[..., Any], *inputs: str) -> Loss:
-    """`loss(params, {*inputs, "targets"})` of a network whose `apply(params, *inputs)` gives logits: their mean cross entropy, in nats."""
+    """`loss(params, {*inputs, "targets"})`: mean cross entropy in nats of the logits `apply(params, *inputs)`."""
 
     def loss(params: Params, batch: Mapping[str, Any]) -> Any:
         logits = apply(params, *(batch[name] for name in inputs))

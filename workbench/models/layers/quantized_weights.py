@@ -1,9 +1,9 @@
-"""Weights kept in few bits with a scale for each output channel, as inference keeps them: int8, int4, float8.
+"""Quantized weights for inference with a scale per output channel: int8, int4, float8.
 
-    W ~ values x scale          scale float32, its largest magnitude / the type's largest number, one for all that a product sums
-    x W = (x values) x scale    the values are converted as the product reads them, the scale is applied to what it makes
+    W ~ values x scale          scale float32, the largest magnitude / the dtype's maximum, shared along contracted dimensions
+    x W = (x values) x scale    the product converts the values as it reads them; the scale is applied to the result
 
-A weight that is multiplied the other way round (a latent attention's, absorbed into its query) has its scale applied to x instead.
+If the contraction is over the other dimensions (weights of a latent attention, absorbed into its query), the scale is applied to x.
 """
 
 from collections.abc import Mapping
@@ -14,28 +14,31 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.models.layers.float8_products import align_scale, split_subscripts
+from workbench.tracing.jaxpr.float8_products import align_scale, split_subscripts
 
-WEIGHTS = ("bfloat16", "float32", "int8", "int4", "float8_e4m3fn")
-"""Types in which weights may be kept."""
 PLAIN = ("bfloat16", "float32")
-"""Those of them that need no scale."""
+"""Dtypes of stored weights, and of a cache, without a scale."""
+SCALED_TYPES = ("int8", "int4", "float8_e4m3fn")
+"""Dtypes with a scale."""
+WEIGHTS = (*PLAIN, *SCALED_TYPES)
+"""Dtypes for stored weights, and for a cache."""
 _SMALLEST = 1e-12
-"""What a largest magnitude counts as at least, so that zeros have a scale."""
+"""Lower limit of the largest magnitude, so that zeros have a scale."""
 
 SharedDims = Mapping[str, tuple[int, ...]]
-"""Names of weights, and the dimensions, counted from the last, along which a scale is shared: those that its product sums."""
+"""Names of weights, and the dimensions, counted from the last, that share a scale: the contracted ones."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=("values", "scale"), meta_fields=("shared", "dtype"))
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A weight as `values` of few bits and float32 `scale`, whose dimensions are those of `values` without `shared`; it is converted to
-    `dtype` where it is used. Layers take it in place of an array, with `multiply` for `jnp.einsum`.
+    """A weight as low-precision `values` and a float32 `scale`, which lacks the dimensions in `shared`.
+
+    It is converted to `dtype` at use. Layers accept it instead of an array, with `multiply` instead of `jnp.einsum`.
 
     **Invariants**
 
-    - `shared` are negative: a stack of layers in front changes nothing.
+    - `shared` are negative, so a leading stack of layers changes nothing.
     """
 
     values: Any
@@ -44,26 +47,26 @@ class QuantizedWeight:
     dtype: Any = jnp.float32
 
     def astype(self, dtype: Any) -> "QuantizedWeight":
-        """The same, to be computed with in another type."""
+        """Return the weight with another dtype of computation."""
         return replace(self, dtype=jnp.dtype(dtype))
 
     @property
-    def T(self) -> "QuantizedWeight":  # noqa: N802 - as an array calls it
-        """A matrix transposed."""
+    def T(self) -> "QuantizedWeight":  # noqa: N802 - the name of the array attribute
+        """The transposed matrix."""
         return replace(self, values=self.values.T, shared=tuple(-3 - dim for dim in self.shared))
 
     def __getitem__(self, rows: Any) -> Any:
-        """Rows of a table with a scale for each, int[...] -> [..., width]."""
+        """Look up rows of a table with a scale per row, int[...] -> [..., width]."""
         return (self.values[rows].astype(jnp.float32) * self.scale[rows][..., None]).astype(self.dtype)
 
     def split(self, sizes: tuple[int, ...]) -> list["QuantizedWeight"]:
-        """Parts of its last dimension, which has a scale each."""
-        values, scales = (jax.lax.split(each, sizes, axis=each.ndim - 1) for each in (self.values, self.scale))
+        """Split the last dimension, along which scales are not shared."""
+        values, scales = (jax.lax.split(array, sizes, axis=array.ndim - 1) for array in (self.values, self.scale))
         return [replace(self, values=value, scale=scale) for value, scale in zip(values, scales, strict=True)]
 
 
 def multiply(subscripts: str, x: Any, weight: Any) -> Any:
-    """`jnp.einsum(subscripts, x, weight)`, of x's type, where `weight` is an array or a `QuantizedWeight`."""
+    """Compute `jnp.einsum(subscripts, x, weight)` in the dtype of x; `weight` is an array or a `QuantizedWeight`."""
     if not isinstance(weight, QuantizedWeight):
         return jnp.einsum(subscripts, x, weight)
     left, right, out = split_subscripts(subscripts)
@@ -80,7 +83,7 @@ def _rescale(x: Any, scale: Any, letters: str, onto: str) -> Any:
 
 
 def quantize(x: Any, dims: tuple[int, ...], dtype: Any, scale_dtype: Any = jnp.float32) -> tuple[Any, Any]:
-    """x in a type of few bits, and what to multiply it by to have x again, without the dimensions `dims`, along which it is shared."""
+    """x in a low-precision dtype, and the scale that restores it, without the dimensions `dims`."""
     kind = jnp.dtype(dtype)
     is_whole = jnp.issubdtype(kind, jnp.integer)
     most = float((jnp.iinfo if is_whole else jnp.finfo)(kind).max)
@@ -93,8 +96,7 @@ def quantize(x: Any, dims: tuple[int, ...], dtype: Any, scale_dtype: Any = jnp.f
 
 
 def quantize_weights(params: Any, shared: SharedDims, dtype: str) -> Any:
-    """A tree of parameters whose weights, those with a name in `shared`, are kept in `dtype`: cast, or as `QuantizedWeight`s. The others
-    stay in the type they have."""
+    """Convert the weights named in `shared` to `dtype`, by a cast or to `QuantizedWeight`s; other parameters stay."""
 
     def keep(path: Any, leaf: Any) -> Any:
         dims = shared.get(getattr(path[-1], "key", ""))
@@ -106,19 +108,19 @@ def quantize_weights(params: Any, shared: SharedDims, dtype: str) -> Any:
 
 
 def quantized_dims(names: Mapping[str, str], shared: SharedDims, dtype: str) -> dict[str, str]:
-    """The names of dimensions of parameters (paths to names) where they are kept in `dtype`.
+    """Dimension names of parameters (by path) after `quantize_weights`.
 
     >>> quantized_dims({"mlp/w1": "d_model d_ff", "norm/scale": "d_model"}, {"w1": (-2,)}, "int8")
     {'mlp/w1/values': 'd_model d_ff', 'mlp/w1/scale': 'd_ff', 'norm/scale': 'd_model'}
     """
     if dtype in PLAIN:
         return dict(names)
-    found = {}
+    named = {}
     for path, dims in names.items():
         words, along = dims.split(), shared.get(path.rpartition("/")[2])
         if along is None:
-            found[path] = dims
+            named[path] = dims
             continue
-        found[f"{path}/values"] = dims
-        found[f"{path}/scale"] = " ".join(word for at, word in enumerate(words, -len(words)) if at not in along)
-    return found
+        named[f"{path}/values"] = dims
+        named[f"{path}/scale"] = " ".join(word for at, word in enumerate(words, -len(words)) if at not in along)
+    return named

@@ -1,1 +1,1 @@
-"""A Transformer with a mixture of experts: DeepSeek-V2 and V3, Mixtral."""
+"""A mixture-of-experts Transformer: DeepSeek-V2 and V3, Mixtral, GLaM."""

@@ -1,16 +1,16 @@
-"""A mixture of experts: a router chooses experts for each token, tokens go to the devices of their experts and come back.
+"""A mixture of experts: a router chooses experts for each token, and tokens are sent to the devices of their experts and back.
 
-    x [batch, seq, d_model]        split over the axis along batch
-     | permute: each expert's tokens beside each other, at most `capacity` of a sequence
+    x [batch, seq, d_model]        sharded along batch
+     | permute: group tokens by expert, at most `capacity` per sequence
     sent [batch, experts, capacity, d_model]
-     | all-to-all: from a part of the batch, for all experts, to all of the batch, for a part of the experts
+     | all-to-all: from sharded batch and all experts to all of the batch and sharded experts
     received -> up -> hidden -> made
-     | all-to-all back, and each token's results summed
+     | all-to-all back, then sum the results of each token
     [batch, seq, d_model]
 
-An expert has `capacity` places for each sequence, so that every shape is fixed and what is sent does not depend on the data. Where tokens
-are gathered, a token's weight goes with it, to be applied before the last product: the sum at the end then reads nothing that the backward
-pass would have to keep.
+An expert has `capacity` slots per sequence, so all shapes and payloads are independent of the data. If tokens
+are gathered, their weights are sent along and applied before the last product: the final sum then needs no residuals for the backward
+pass.
 
 In einsum strings: b batch, s seq, d d_model, e experts, c capacity, g gates, f d_expert.
 """
@@ -22,13 +22,12 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.layers.decoder_blocks import Params, kernel, mark
-from workbench.models.layers.float8_products import Einsum
 from workbench.models.mixture.mixture_config import MixtureConfig
+from workbench.tracing.jaxpr.float8_products import Einsum
 
 
 def experts(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, Any]:
-    """[batch, seq, d_model] from the same, and [batch], how unevenly each sequence loads the experts (1 is even); `einsum` makes the
-    products of the experts' weights."""
+    """Apply the experts to x [batch, seq, d_model]; also returns the load imbalance [batch] (1 is even)."""
     with jax.named_scope("router"):
         logits = jnp.einsum("bsd,de->bse", x, weights["router"].astype(x.dtype)).astype(jnp.float32)
         gates, load = route(logits, config)
@@ -37,45 +36,48 @@ def experts(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp
 
 
 def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig, einsum: Einsum) -> Any:
-    """An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`)."""
+    """Each expert takes the `capacity` tokens per sequence with the largest weights (Megatron-LM's `probs`)."""
     with jax.named_scope("dispatch"):
         share, tokens = assign(gates, config)
         sent = mark(kernel("permute", config, _take_tokens, x, tokens), "sent")
         received = kernel("sort", config, _swap_leading, mark(sent, "received"))
         share = _swap_leading(mark(mark(share, "share_sent"), "share_received"))
-    made = _expert_mlp(weights, mark(received, "sorted"), share, config, einsum)
+    outputs = _expert_mlp(weights, mark(received, "sorted"), share, config, einsum)
     with jax.named_scope("combine"):
-        returned = mark(mark(kernel("sort", config, _swap_leading, made), "made"), "returned")
+        returned = mark(mark(kernel("sort", config, _swap_leading, outputs), "made"), "returned")
         return kernel("permute", config, lambda rows, at: _sum_rows(rows, at, config.seq), returned, tokens)
 
 
 def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig, einsum: Einsum) -> Any:
-    """An expert takes of each sequence the first `capacity` tokens that choose it, by products with a mask [batch, seq, experts,
-    capacity] (GShard, Lepikhin et al. 2020, section 3.2)."""
+    """Each expert takes the first `capacity` tokens per sequence that choose it. Products with a mask [batch, seq,
+    experts, capacity] dispatch and combine them (GShard, Lepikhin et al. 2020, section 3.2).
+    """
     with jax.named_scope("dispatch"):
         mask = checkpoint_name(make_dispatch_mask(gates, config).astype(x.dtype), "mask")
         sent = mark(jnp.einsum("bsec,bsd->becd", mask, x), "sent")
         received = mark(_swap_leading(mark(sent, "received")), "sorted")
-    made = _expert_mlp(weights, received, None, config, einsum)
+    outputs = _expert_mlp(weights, received, None, config, einsum)
     with jax.named_scope("combine"):
-        returned = mark(mark(_swap_leading(made), "made"), "returned")
+        returned = mark(mark(_swap_leading(outputs), "made"), "returned")
         return jnp.einsum("bsec,becd->bsd", mask * gates[..., None].astype(x.dtype), returned)
 
 
 def make_dispatch_mask(gates: Any, config: MixtureConfig) -> Any:
-    """float32[batch, seq, experts, capacity]: 1 where a token has a place in an expert. First choices take theirs before second ones do,
-    and earlier tokens before later ones (GShard, algorithm 1)."""
+    """1 if a token has a slot of an expert: float32[batch, seq, experts, capacity]. First choices are placed first,
+    then earlier tokens (GShard, algorithm 1).
+    """
     gates = jax.lax.stop_gradient(gates)
     choices = jax.nn.one_hot(_largest(gates, config.top_k), config.experts, dtype=jnp.int32).swapaxes(1, 2)  # batch, choice, seq, experts
     before = jnp.cumsum(choices, axis=2) - choices
-    earlier = choices.sum(2, keepdims=True)  # of each choice
+    earlier = choices.sum(2, keepdims=True)  # tokens per choice
     place = before + jnp.cumsum(earlier, axis=1) - earlier
     return (jax.nn.one_hot(place, config.capacity, dtype=jnp.float32) * choices[..., None]).sum(1)
 
 
 def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """From float32[batch, seq, experts]: the weight of each expert for each token, 0 where it is not chosen, and the load's unevenness
-    float32[batch]: the sum over experts of the share of the choices and of the share of the scores it has, times `experts`."""
+    """Weight of each expert per token (0 if not chosen), and the load imbalance float32[batch]: the sum over experts of
+    the share of choices times the share of scores, times `experts`.
+    """
     scores = jax.nn.sigmoid(logits) if config.score == "sigmoid" else jax.nn.softmax(logits)
     scores = checkpoint_name(scores, "scores")
     chosen = checkpoint_name(_choose_experts(jax.lax.stop_gradient(scores), config), "chosen")
@@ -88,7 +90,7 @@ def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
 
 
 def _choose_experts(scores: Any, config: MixtureConfig) -> Any:
-    """1 where an expert is one of the token's `top_k`, in the `top_groups` whose best experts together score most, else 0."""
+    """1 for the `top_k` experts of each token, within the `top_groups` with the best experts in total."""
     if config.top_groups:
         grouped = scores.reshape(*scores.shape[:2], config.groups, -1)
         best = -jnp.sort(-grouped)[..., : config.top_k // config.top_groups].sum(-1)
@@ -98,30 +100,29 @@ def _choose_experts(scores: Any, config: MixtureConfig) -> Any:
 
 
 def _mark_largest(scores: Any, count: int) -> Any:
-    """1 at the `count` largest along the last dimension, 0 elsewhere."""
     return jax.nn.one_hot(_largest(scores, count), scores.shape[-1], dtype=scores.dtype).sum(-2)
 
 
 def _largest(values: Any, count: int) -> Any:
-    """int32: the places of the `count` largest along the last dimension. Sorted, not `top_k`: XLA's partitioner gathers what that reads."""
+    """Indices of the `count` largest values. Sorted: XLA's partitioner gathers the operand of `top_k`."""
     places = jax.lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
     return jax.lax.sort((-values, places), num_keys=1)[1][..., :count]
 
 
 def assign(gates: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """Of each sequence and expert, float32 and int32 [batch, experts, capacity]: the largest weights, and the tokens they are of."""
+    """The largest weights per sequence and expert, and their tokens: float32 and int32 [batch, experts, capacity]."""
     gates = jnp.swapaxes(gates, 1, 2)
     tokens = checkpoint_name(_largest(jax.lax.stop_gradient(gates), config.capacity), "tokens")
     return _take_gates(gates, tokens), tokens
 
 
 def _take_tokens(x: Any, tokens: Any) -> Any:
-    """[batch, experts, capacity, d_model]: the rows of x [batch, seq, d_model] that `tokens` names."""
+    """Rows of x [batch, seq, d_model] at `tokens`: [batch, experts, capacity, d_model]."""
     return jax.vmap(_gather_rows)(x, tokens)
 
 
 def _take_gates(gates: Any, tokens: Any) -> Any:
-    """[batch, experts, capacity]: what gates [batch, experts, seq] has at `tokens`."""
+    """Values of gates [batch, experts, seq] at `tokens`: [batch, experts, capacity]."""
     return jax.vmap(jax.vmap(_gather_rows))(gates, tokens)
 
 
@@ -130,7 +131,7 @@ def _gather_rows(values: Any, at: Any) -> Any:
 
 
 def _sum_rows(rows: Any, tokens: Any, seq: int) -> Any:
-    """[batch, seq, d_model]: the sum of each token's rows [batch, experts, capacity, d_model]."""
+    """Sum of each token's rows [batch, experts, capacity, d_model]: [batch, seq, d_model]."""
 
     def one(rows: Any, at: Any) -> Any:
         return jnp.zeros((seq, rows.shape[-1]), rows.dtype).at[at].add(rows, mode="promise_in_bounds")
@@ -139,12 +140,11 @@ def _sum_rows(rows: Any, tokens: Any, seq: int) -> Any:
 
 
 def _swap_leading(x: Any) -> Any:
-    """Each expert's tokens of all sequences beside each other, or each sequence's again."""
     return jnp.swapaxes(x, 0, 1)
 
 
 def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig, einsum: Einsum) -> Any:
-    """[experts, batch, capacity, d_model] from the same, each row times its share [experts, batch, capacity], if any."""
+    """The experts' MLPs for x [experts, batch, capacity, d_model], with rows scaled by `share`, if given."""
 
     def activate(up: Any, share: Any) -> Any:
         wide = up.astype(jnp.float32)

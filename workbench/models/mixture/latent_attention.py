@@ -1,10 +1,10 @@
-"""The attention of a mixture of experts: multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), or plain heads.
+"""The attention of the mixture model: multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), or plain heads.
 
-    query                of a latent of q_rank values         no position | position     for each head
-    key, value           of a latent of kv_rank values        key | value                for each head
-    key's position       of the stream itself                                            for all heads
+    query                from a latent of width q_rank        no position | position     per head
+    key, value           from a latent of width kv_rank       key | value                per head
+    key's position       from x itself                                                   for all heads
 
-Latents are normalised before they are projected up. In einsum strings: b batch, s seq, d d_model, r a latent, h heads, k a head's width.
+Latents are normalized before the up projection. In einsum strings: b batch, s seq, d d_model, r latent, h heads, k head width.
 """
 
 from typing import Any
@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from workbench.models.layers.decoder_blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
-from workbench.models.layers.float8_products import Einsum
 from workbench.models.mixture.mixture_config import MixtureConfig
+from workbench.tracing.jaxpr.float8_products import Einsum
 
 
 def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, tuple[Any, Any]]:
-    """[batch, seq, d_model] from the same, and the two things that a cache is made of: keys and values, or the latent of both
-    [batch, seq, kv_rank] and the keys' position [batch, seq, d_rotary], not turned yet. `einsum` makes the products of weights."""
+    """Attend over x [batch, seq, d_model]; also returns keys and values, or their latent [batch, seq, kv_rank] and the
+    key positions [batch, seq, d_rotary] before rotation, for a cache.
+    """
     (query, key, value), seen = (_project_latents if config.attention == "latent" else _project_heads)(weights, x, config, einsum)
     if "attention" in config.fused.split():
         mixed = flash_attention(query, key, value)
@@ -30,7 +31,7 @@ def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = j
 
 
 def project_output(weights: Params, mixed: Any, einsum: Einsum) -> Any:
-    """[batch, seq, d_model] of the mix of each head's values [batch, seq, heads, queries, d_value], without `queries` if that is one."""
+    """Project mixed values [batch, seq, heads, queries or none, d_value] to [batch, seq, d_model]."""
     with jax.named_scope("output"):
         mixed = mark(mixed, "mixed")
         mixed = mixed.squeeze(3) if mixed.ndim == 5 and mixed.shape[3] == 1 else mixed
@@ -38,12 +39,11 @@ def project_output(weights: Params, mixed: Any, einsum: Einsum) -> Any:
 
 
 def project_heads(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum, positions: Any = None) -> tuple[Any, Any, Any]:
-    """Queries [batch, seq, heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`; `positions` int[seq] where tokens do
-    not stand in order from 0."""
+    """Queries [batch, seq, heads, q_per_kv, d_head], keys and values; `positions` unless in order from 0."""
     with jax.named_scope("query_key_value"):
         product = einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
         query, key, value = jax.lax.split(product, (config.q_per_kv, 1, 1), axis=3)
-        query, key = kernel("rotary", config, lambda *both: tuple(rotate(each, positions) for each in both), query, key)
+        query, key = kernel("rotary", config, lambda *both: tuple(rotate(part, positions) for part in both), query, key)
         return mark(query, "query"), mark(key, "key"), mark(value, "value")
 
 
@@ -53,7 +53,7 @@ def _project_heads(weights: Params, x: Any, config: MixtureConfig, einsum: Einsu
 
 
 def _project_latents(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
-    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value], and the latents they were made of."""
+    """Queries and keys [batch, seq, heads, 1, d_query], values [.., d_value], and the latents for a cache."""
     with jax.named_scope("latents"):
         query_low, pair_low, key_position = project_down(weights, x, config, einsum)
     with jax.named_scope("query_key_value"):
@@ -61,7 +61,7 @@ def _project_latents(weights: Params, x: Any, config: MixtureConfig, einsum: Ein
 
 
 def project_down(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum) -> tuple[Any, Any, Any]:
-    """Normalised latents [batch, seq, q_rank] and [batch, seq, kv_rank], and the position of the keys [batch, seq, d_rotary]."""
+    """Normalized latents [batch, seq, q_rank] and [batch, seq, kv_rank], and key positions [batch, seq, d_rotary]."""
     query_low = mark(einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
     both = mark(einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
     pair_low, position = jax.lax.split(both, (config.kv_rank, config.d_rotary), axis=2)
@@ -75,7 +75,6 @@ def project_down(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum)
 def _project_up(
     weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig, einsum: Einsum
 ) -> tuple[Any, Any, Any]:
-    """The two latents projected up; positions turned."""
     query = einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
     pair = einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
 

@@ -1,8 +1,11 @@
-"""A Transformer with a mixture of experts: with latent attention as DeepSeek-V2 and V3 (arXiv:2405.04434, arXiv:2412.19437), or with
-plain heads and two experts a token in every other layer, as GShard (arXiv:2006.16668) and GLaM (arXiv:2112.06905).
+"""A mixture-of-experts Transformer, like DeepSeek-V2 and V3, or like GShard and GLaM.
 
-Dimensions: batch, seq, d_model, heads, d_head, d_query, d_pair, d_value, q_rank, kv_rank, d_latent, d_ff, gate_up, experts, choices
-(experts, where a token chooses), d_expert, expert_gates, d_shared, vocab, sparse (layers with experts, where they are scanned).
+DeepSeek-V2 and V3 (arXiv:2405.04434, arXiv:2412.19437) have latent attention; GShard (arXiv:2006.16668) and GLaM
+(arXiv:2112.06905) have plain heads and two experts per token in every other layer.
+
+Dimensions: batch, seq, d_model, heads, d_head, d_query, d_pair, d_value, q_rank, kv_rank, d_latent, d_ff, gate_up,
+experts, choices (experts in the routing), d_expert, expert_gates, d_shared, vocab, sparse (scanned layers with
+experts).
 """
 
 from collections.abc import Callable
@@ -11,22 +14,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import choose_preset, name_program
 from workbench.models.data import english_text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
-from workbench.models.layers.float8_products import Einsum
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention
 from workbench.models.mixture.mixture_config import PRESETS, MixtureConfig
 from workbench.models.mixture.mixture_weights import dims, init
 from workbench.tracing import layer, trace_training
+from workbench.tracing.jaxpr.float8_products import Einsum
 
 Attend = Callable[[Params, Any, Any], tuple[Any, Any]]
-"""`attend(weights, x, cached) -> (change, cached)`: an attention of x, and of what is cached where there is a cache."""
+"""`attend(weights, x, cached) -> (change, cached)`: attention over x, and over the cache if there is one."""
 
 
 def _add_attention(weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend) -> tuple[Any, Any]:
@@ -39,7 +41,7 @@ def _add_attention(weights: Params, x: Any, cached: Any, config: MixtureConfig, 
 def dense_layer_with(
     weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend, *, einsum: Einsum = jnp.einsum
 ) -> tuple[Any, Any]:
-    """[batch, seq, d_model] from the same, and what is cached; `einsum` makes the products of weights."""
+    """Apply a dense layer to x [batch, seq, d_model]; also returns its cache. `einsum` computes the weight products."""
     x, cached = _add_attention(weights, x, cached, config, attend)
     with jax.named_scope("mlp"):
         normal = mark(normalize(weights["norm2"], x, config), "normal")
@@ -49,8 +51,9 @@ def dense_layer_with(
 def sparse_layer_with(
     weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend, mix: Callable[..., Any], *, einsum: Einsum = jnp.einsum
 ) -> tuple[Any, Any, Any]:
-    """[batch, seq, d_model] from the same, [batch], the unevenness of the experts' load, and what is cached: a dictionary, in which that
-    of a dense layer before it is `before`. `mix(weights, x)` is what the experts make."""
+    """A layer with experts `mix(weights, x)`; also returns the load imbalance [batch] and its cache, a dict with that
+    of a preceding dense layer under `before`.
+    """
     before: dict[str, Any] = {}
     if config.alternate:
         with jax.named_scope("before"):
@@ -67,23 +70,21 @@ def sparse_layer_with(
 
 
 def _attend(config: MixtureConfig) -> Attend:
-    """The attention of training, to all tokens before, which caches nothing."""
     return lambda weights, x, cached: (attention(weights, x, config)[0], cached)
 
 
 def dense_layer(weights: Params, x: Any, config: MixtureConfig) -> Any:
-    """A dense layer in training: [batch, seq, d_model] from the same."""
+    """Apply a dense layer in training to x [batch, seq, d_model]."""
     return dense_layer_with(weights, x, {}, config, _attend(config))[0]
 
 
 def sparse_layer(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """A layer with experts in training: [batch, seq, d_model] from the same, and [batch], the unevenness of the experts' load."""
+    """Apply a layer with experts in training to x [batch, seq, d_model]; also returns the load imbalance [batch]."""
     return sparse_layer_with(weights, x, {}, config, _attend(config), partial(experts, config=config))[:2]
 
 
 def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """All layers, each keeping for its backward pass what `recompute` says: [batch, seq, d_model] from the same, and the unevenness of
-    the load of all layers and sequences together."""
+    """Apply all layers to x [batch, seq, d_model]; also returns the mean total load imbalance."""
     keep = layer if config.recompute == "none" else partial(checkpoint_layer, recompute=config.recompute)
     dense, sparse = keep(partial(dense_layer, config=config)), keep(partial(sparse_layer, config=config))
     with jax.named_scope("dense"):
@@ -93,8 +94,8 @@ def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]
     loads = jnp.zeros(x.shape[0])
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
-            x, each = jax.lax.scan(lambda x, weights: sparse(weights, x), x, params["layers"])
-            return x, each.sum(0).mean()
+            x, stacked_loads = jax.lax.scan(lambda x, weights: sparse(weights, x), x, params["layers"])
+            return x, stacked_loads.sum(0).mean()
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
                 x, load = sparse(weights, x)
@@ -103,7 +104,7 @@ def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]
 
 
 def make_loss(config: MixtureConfig) -> Callable[[Params, dict[str, Any]], Any]:
-    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token, and the price of an uneven load."""
+    """`loss(params, {"tokens", "targets"})`: mean cross entropy of the next token, plus the weighted load imbalance."""
 
     def loss(params: Params, batch: dict[str, Any]) -> Any:
         x, load = run_layers(params, embed(params, batch["tokens"], config), config)
@@ -113,7 +114,7 @@ def make_loss(config: MixtureConfig) -> Callable[[Params, dict[str, Any]], Any]:
 
 
 def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **changes: Any) -> Program:
-    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `MixtureConfig`.
+    """A training step of a preset, any of its sizes and choices changed by the name of its field in `MixtureConfig`.
     Nothing is allocated.
 
     Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
@@ -123,14 +124,14 @@ def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **cha
 
 
 def training_step(config: MixtureConfig, *, scan: bool = True, name: str = "mixture") -> Program:
-    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
+    """A training step; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     return trace_training(
         make_loss(config),
         jax.eval_shape(lambda: start(jax.random.key(0))),
         {"tokens": tokens, "targets": tokens},
-        optimizer=optax.adamw(config.learning_rate),
+        optimizer=f"{config.optimizer} {config.learning_rate}",
         dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
         name=name,
         init=start,
@@ -138,20 +139,20 @@ def training_step(config: MixtureConfig, *, scan: bool = True, name: str = "mixt
     )
 
 
-# Layouts of a mixture of experts that its marks make possible.
+# Layouts of a mixture of experts that use its marks.
 
 
 def expert_parallel(*, batch: str, experts: str = "expert", shares: bool = True) -> str:
-    """Constraints that split tokens along the batch outside the experts, and along the experts inside: an all-to-all there and one back.
+    """Constraints that shard tokens along the batch outside the experts, and along the experts inside: two all-to-alls.
 
-    `batch` are the axes of the batch, `experts` the one of them that the experts are split over; `shares` if a token's weight is sent with
-    it, as it is where tokens are gathered.
+    `batch` are the axes of the batch; `experts` is the one of them that shards the experts; `shares`: token weights are
+    sent too, as when tokens are gathered.
     """
     rest = "+".join(axis for axis in batch.split("+") if axis != experts) or "-"
     outside, inside = f"[{batch}, -, -", f"[{rest}, {experts}, -"
     places = {"sent": f"{outside}, ?]", "received": f"{inside}, ?]", "made": f"{inside}, ?]", "returned": f"{outside}, ?]"}
     places |= {"share_sent": f"{outside}]", "share_received": f"{inside}]"} if shares else {}
-    return f"batch:{batch}; experts:{experts}; " + "; ".join(f"@{place}/reduce_precision={lies}" for place, lies in places.items())
+    return f"batch:{batch}; experts:{experts}; " + "; ".join(f"@{place}/reduce_precision={dims}" for place, dims in places.items())
 
 
 LAYOUTS = (
@@ -160,7 +161,7 @@ LAYOUTS = (
     ("data:2 expert:4", expert_parallel(batch="data+expert")),
     ("expert:4 model:2", expert_parallel(batch="expert") + "; heads:model; d_ff:model; d_expert:model; d_shared:model"),
 )
-"""For `tiny` on eight devices: expert parallel, data parallel, both, experts and their attention split further."""
+"""For `tiny` on eight devices: expert parallel, data parallel, both, experts and attention sharded further."""
 
 DECODE_LAYOUTS = (
     ("data:8", "batch:data"),
@@ -169,8 +170,9 @@ DECODE_LAYOUTS = (
     ("data:2 context:4", "batch:data; context:context; d_expert:context; d_shared:context; d_ff:context"),
     ("data:2 model:4", "batch:data; heads:model; d_ff:model; d_expert:model; d_shared:model; vocab:model"),
 )
-"""For decoding of `tiny` on eight devices: the cache of latents split by sequences, with experts apart, by positions; it has no heads, so
-that each device of Megatron's axis has all of it."""
+"""For decoding of `tiny` on eight devices: the cache sharded by sequence, also with expert parallelism; by position;
+Megatron. The cache of latents has no heads, so each device of Megatron's axis has all of it.
+"""
 
 PREFILL_LAYOUTS = (
     ("data:8", "batch:data"),
@@ -178,4 +180,4 @@ PREFILL_LAYOUTS = (
     ("data:2 expert:4", expert_parallel(batch="data+expert")),
     ("data:2 model:4", "batch:data; heads:model; d_ff:model; d_expert:model; d_shared:model; vocab:model"),
 )
-"""For a prefill of `tiny` on eight devices: data parallel, expert parallel, both, Megatron's."""
+"""For prefill of `tiny` on eight devices: data parallel, expert parallel, both, Megatron."""

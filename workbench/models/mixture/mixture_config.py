@@ -1,33 +1,47 @@
-"""The sizes and choices of a mixture-of-experts Transformer, and the published models."""
+"""Sizes and choices of a mixture-of-experts Transformer, with published models as presets."""
 
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from workbench.models.config_fields import FLOATS, NumberFrom0, WholeFrom0, one_of, several_of, verify_halves, verify_relation, verify_words
+from workbench.models.config_fields import (
+    FLOATS,
+    NumberFrom0,
+    WholeFrom0,
+    one_of,
+    optimizer_named,
+    several_of,
+    verify_halves,
+    verify_relation,
+    verify_words,
+)
 from workbench.models.size_limits import verify_divides
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureArchitecture:
-    """What a decoder-only Transformer is whose layers after the first `dense` ones choose `top_k` of `experts` for each token, in training
-    and in inference. Field names of sizes are the names of its dimensions.
+    """Architecture of a decoder-only Transformer with experts, for training and inference.
 
-    - `attention`: `latent` (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), where queries are made of `q_rank` values, keys and values of
-      `kv_rank` that all heads share, a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of
-      all heads share, and a value has `d_value`; or `heads` of keys and values of `d_head`, each with
-      `q_per_kv` heads of queries (Ainslie et al. 2023, grouped-query attention);
-    - `d_ff` is the width of a dense layer, `d_expert` of an expert, `d_shared` of the expert that every token passes (0 for none);
+    The first `dense` layers are dense; each token chooses `top_k` of `experts` in the others. Field names of sizes are
+    dimension names.
+
+    - `attention`: `latent` (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1): queries come from a latent of width
+      `q_rank`, keys and values from a latent of width `kv_rank` shared by all heads; a query and a key of a head have
+      `d_head` features, plus `d_rotary` for the position, which the keys of all heads share; a value has `d_value`. Or
+      `heads`: keys and values of `d_head`, each with `q_per_kv` query heads (Ainslie et al. 2023, grouped-query
+      attention);
+    - `d_ff`: width of a dense layer; `d_expert`: of an expert; `d_shared`: of the shared expert (0 for none);
     - `alternate`: every other layer is dense (GShard, Lepikhin et al. 2020), the first of each two;
-    - a sequence gives each expert at most `capacity` tokens, its share of all choices times `capacity_factor`; the others are dropped, and
-      what is not used is padded with zeros; `dispatch`: `gather`, and an expert drops those that its router gives least, or `product`, one
-      with a mask, and it drops those that come last (GShard, algorithm 1);
-    - `groups`: experts stand in so many groups, and a token's choice lies in the `top_groups` best of them (device-limited routing, section
-      2.2.2), if it is not 0; `score`: a router's `softmax` or `sigmoid` (DeepSeek-V3, arXiv:2412.19437); `scale` of the chosen experts'
-      weights;
-    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention norm activation
-      rotary loss permute sort`;
-    - `compute`: the type in which products are made.
+    - `capacity_factor`: a sequence gives each expert at most `capacity` tokens, its share of all choices times this
+      factor; other tokens are dropped, and unused slots are padded with zeros; `dispatch`: `gather`, where an expert
+      drops the tokens with the least router weight, or `product` with a mask, where it drops the last ones (GShard,
+      algorithm 1);
+    - `groups`: number of groups of experts; a token chooses within its `top_groups` best groups unless that is 0
+      (device-limited routing, section 2.2.2); `score`: a router's `softmax` or `sigmoid` (DeepSeek-V3,
+      arXiv:2412.19437); `scale`: factor on the weights of the chosen experts;
+    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention
+      norm activation rotary loss permute sort`;
+    - `compute`: dtype of the products.
     """
 
     vocab: int
@@ -73,7 +87,6 @@ class MixtureArchitecture:
 
     @property
     def qkv(self) -> int:
-        """A head's queries, key and value, where they are one projection."""
         return self.q_per_kv + 2
 
     @property
@@ -82,27 +95,26 @@ class MixtureArchitecture:
 
     @property
     def d_pair(self) -> int:
-        """A head's key, without its position, and its value."""
+        """Width of a head's key, without its position, and value."""
         return self.d_head + self.d_value
 
     @property
     def d_latent(self) -> int:
-        """What a token keeps for all heads: the latent of keys and values, and the key's position."""
+        """Cached width per token for all heads: the latent of keys and values, and the key position."""
         return self.kv_rank + self.d_rotary
 
     @property
     def choices(self) -> int:
-        """Experts, where a token chooses among them: a router is not split as the experts are."""
+        """Experts in the routing; a router is not sharded like the experts."""
         return self.experts
 
     @property
     def sparse(self) -> int:
-        """Layers with experts."""
         return (self.layers - self.dense) // (2 if self.alternate else 1)
 
     @property
     def capacity(self) -> int:
-        """Tokens of one sequence that one expert takes.
+        """Maximum tokens of a sequence per expert.
 
         >>> PRESETS["deepseek-v2"].capacity, PRESETS["deepseek-v3"].capacity
         (154, 128)
@@ -111,7 +123,7 @@ class MixtureArchitecture:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters, from the sizes alone.
+        """Number of parameters, from the sizes alone.
 
         >>> round(PRESETS["deepseek-v2"].parameters / 1e9, 1), round(PRESETS["deepseek-v3"].parameters / 1e9, 1)
         (235.7, 671.0)
@@ -121,7 +133,7 @@ class MixtureArchitecture:
 
     @property
     def active(self) -> int:
-        """The parameters that one token passes.
+        """Number of parameters used per token.
 
         >>> [round(PRESETS[name].active / 1e9, 1) for name in ("deepseek-v2", "deepseek-v3", "glam-64b-64e", "mixtral-8x7b")]
         [21.4, 37.6, 96.6, 12.9]
@@ -131,7 +143,6 @@ class MixtureArchitecture:
 
     @property
     def _outside(self) -> int:
-        """All but the experts, their routers and those that every token passes."""
         if self.attention == "latent":
             attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
             attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
@@ -149,20 +160,21 @@ class MixtureConfig(MixtureArchitecture):
     - `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
     - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`; `latent` as `kernels`, and what is projected up of
       latents (DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2.3 and 3.3.3);
-    - `params`: the type in which parameters are held.
+    - `params`: the type in which parameters are held;
+    - `optimizer`: its name (`tracing.named_optimizers`).
     """
 
     balance: NumberFrom0 = 0.003
     recompute: str = one_of("none", "kernels", "alternate", "attention", "latent", "full", "offload")
     params: str = one_of(*FLOATS)
+    optimizer: str = optimizer_named("adamw")
     learning_rate: float = 3e-4
 
 
 def _verify_layers(config: MixtureArchitecture) -> None:
-    """Raises `DocumentError` for layers that cannot be dense and sparse as asked."""
     verify_relation(
         config.sparse > 0,
-        f"`layers` is {config.layers}, of which {config.dense} are `dense`; that leaves none with experts.",
+        f"`layers` is {config.layers} and `dense` is {config.dense}, so no layer has experts.",
         "take more `layers`",
         "take fewer `dense` ones",
     )
@@ -171,7 +183,7 @@ def _verify_layers(config: MixtureArchitecture) -> None:
         verify_relation(
             rest % 2 == 0,
             f"`layers` less `dense` is {rest}; with `alternate` a dense and a sparse layer go together.",
-            "take one more or less",
+            "use one more or one less",
         )
     verify_relation(
         config.gate_up in (1, 2) and config.expert_gates in (1, 2),
@@ -181,7 +193,6 @@ def _verify_layers(config: MixtureArchitecture) -> None:
 
 
 def _verify_attention(config: MixtureArchitecture) -> None:
-    """Raises `DocumentError` for widths of heads that cannot be."""
     if config.attention == "heads":
         verify_halves("d_head", config.d_head, True, "rotary positions turn one half of a head with the other")
         verify_relation(
@@ -207,14 +218,13 @@ def _verify_attention(config: MixtureArchitecture) -> None:
 
 
 def _verify_experts(config: MixtureArchitecture) -> None:
-    """Raises `DocumentError` for choices that there are not experts or groups for."""
     verify_relation(
         config.top_k <= config.experts,
         f"`top_k` is {config.top_k}; there are {config.experts} `experts`.",
         f"take {config.experts} at most",
     )
     if config.top_groups:
-        verify_divides("experts", config.experts, config.groups, f"they stand in {config.groups} `groups` of as many")
+        verify_divides("experts", config.experts, config.groups, f"they form {config.groups} `groups` of equal size")
         verify_relation(
             config.top_groups <= min(config.groups, config.top_k),
             f"`top_groups` is {config.top_groups}; there are {config.groups} `groups`, and `top_k` is {config.top_k}.",
@@ -225,7 +235,7 @@ def _verify_experts(config: MixtureArchitecture) -> None:
 def _deepseek(
     *, vocab: int, layers: int, dense: int, d_model: int, d_ff: int, experts: int, top_k: int, d_expert: int, d_shared: int
 ) -> MixtureConfig:
-    """DeepSeek-AI's sizes, as Megatron-LM with Transformer Engine trains them."""
+    """Published sizes of DeepSeek-AI, as Megatron-LM with Transformer Engine trains them."""
     return MixtureConfig(
         vocab=vocab,
         layers=layers,
@@ -254,12 +264,11 @@ def _deepseek(
 
 
 def _plain_heads(**sizes: Any) -> MixtureConfig:
-    """A mixture with plain heads, and none of a latent attention nor an expert that every token passes."""
     return MixtureConfig(attention="heads", q_rank=0, kv_rank=0, d_rotary=0, d_shared=0, **sizes)
 
 
 PRESETS: dict[str, MixtureConfig] = {
-    # For eight virtual devices: a dense layer and two with experts, small enough to run.
+    # A dense layer and two with experts, small enough to run on eight virtual devices.
     "tiny": MixtureConfig(
         vocab=256,
         layers=3,
@@ -283,7 +292,7 @@ PRESETS: dict[str, MixtureConfig] = {
         compute="float32",
         learning_rate=3e-3,
     ),
-    # The same with GShard's mixture: two experts a token in every other layer, plain heads.
+    # The same with GShard's mixture: two experts per token in every other layer, plain heads.
     "tiny-top2": _plain_heads(
         vocab=256,
         layers=2,
@@ -307,8 +316,8 @@ PRESETS: dict[str, MixtureConfig] = {
         compute="float32",
         learning_rate=3e-3,
     ),
-    # Du et al. 2021 (GLaM, arXiv:2112.06905), table 4: 1.2T parameters, of which a token passes 96.6B. GSPMD's successor measured it
-    # (Wang et al. 2023, table 1). Its positions are relative, here rotary.
+    # Du et al. 2021 (GLaM, arXiv:2112.06905), table 4: 1.2T parameters, 96.6B per token. GSPMD's successor measured it
+    # (Wang et al. 2023, table 1). It has relative positions, replaced by rotary ones here.
     "glam-64b-64e": _plain_heads(
         vocab=256000,
         layers=64,
@@ -331,7 +340,7 @@ PRESETS: dict[str, MixtureConfig] = {
         lookup="product",
         recompute="full",
     ),
-    # Jiang et al. 2024 (arXiv:2401.04088), table 1: 46.7B parameters, of which a token passes 12.9B.
+    # Jiang et al. 2024 (arXiv:2401.04088), table 1: 46.7B parameters, 12.9B per token.
     "mixtral-8x7b": _plain_heads(
         vocab=32000,
         layers=32,

@@ -1,10 +1,10 @@
-"""Inference of the mixture of experts: prefill reads a prompt and fills the cache, decode makes one token more of each sequence.
+"""Inference of the mixture model: prefill reads a prompt and fills the cache, decode generates one token per sequence.
 
-    prefill   tokens [batch, seq]  -> the cache's first `seq` positions, logits of the last token
-    decode    tokens [batch]       -> written at position `length`, attended to with all before it, logits
+    prefill   tokens [batch, seq]  -> the first `seq` positions of the cache, logits of the last token
+    decode    tokens [batch]       -> position `length` of the cache, logits; attends to all positions so far
 
 The layers are those of training (`mixture.dense_layer_with`, `mixture.sparse_layer_with`). Layers with experts are scanned over a stacked
-cache that goes along whole; a dense layer before them has a cache of its own.
+cache in the carry; each dense layer before them has its own cache.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ from workbench.models.config_fields import WholeFrom0, choose_preset, name_progr
 from workbench.models.decoder.decoder_inference import verify_context
 from workbench.models.layers.decoder_blocks import Params, embed, kernel, mark, project_vocab, rotate
 from workbench.models.layers.kv_cache import (
-    CACHES,
     Cache,
     CachedRows,
     attend_cached,
@@ -41,45 +40,44 @@ from workbench.models.mixture.mixture_config import MixtureArchitecture, Mixture
 from workbench.models.mixture.mixture_weights import dims, init, shared_scales
 from workbench.models.size_limits import verify_divides
 
-# How a mixture of experts is kept and asked in inference, and the presets for it.
+# Configurations and presets for inference.
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureInferenceConfig(MixtureArchitecture):
-    """A Transformer with a mixture of experts in inference: `batch` sequences at once, all of them equally long.
+    """A mixture-of-experts Transformer in inference with `batch` sequences of equal length.
 
-    - `seq`, `context`, `weights`, `cache`: as in `DecoderInferenceConfig`; routers stay in bfloat16 where weights have fewer bits. A latent
-      attention caches for each token the latent of keys and values and the position of its key, for all heads together;
-    - `token_groups`: in a decoding step, groups of sequences whose tokens choose among the experts together: an expert has places for its
-      share of a group, times `capacity_factor`, and computes all of them. If it is 0 each sequence is a group of its own: every expert
-      has a place for every token, and none is dropped.
+    - `seq`, `context`, `weights`, `cache`: as in `DecoderInferenceConfig`; routers stay in bfloat16 if weights have
+      fewer bits. A latent attention caches per token the latent of keys and values and the key position, for all heads
+      together;
+    - `token_groups`: groups of sequences whose tokens share the capacity of the experts in a decoding step: an expert
+      has slots for its share of a group, times `capacity_factor`, and computes all of them. 0: each sequence is a
+      group, so every expert has a slot for every token and none is dropped.
     """
 
     context: WholeFrom0 = 0
     weights: str = one_of(*WEIGHTS)
-    cache: str = one_of(*CACHES)
+    cache: str = one_of(*WEIGHTS)
     token_groups: WholeFrom0 = 0
 
     def __post_init__(self) -> None:
         MixtureArchitecture.__post_init__(self)
         verify_context(self.seq, self.context)
         if self.token_groups:
-            verify_divides("batch", self.batch, self.token_groups, f"its sequences are in {self.token_groups} `token_groups` of as many")
+            verify_divides("batch", self.batch, self.token_groups, f"its sequences form {self.token_groups} `token_groups` of equal size")
 
     @property
     def cache_length(self) -> int:
-        """Tokens that the cache has places for."""
         return self.context or self.seq
 
     @property
     def architecture(self) -> MixtureConfig:
-        """What the layers take."""
-        shared = {each.name: getattr(self, each.name) for each in fields(MixtureArchitecture)}
+        shared = {attribute.name: getattr(self, attribute.name) for attribute in fields(MixtureArchitecture)}
         return MixtureConfig(**shared, params=self.weights if self.weights in PLAIN else "bfloat16")
 
 
 def _in_inference(config: MixtureConfig, **changes: Any) -> MixtureInferenceConfig:
-    shared = {each.name: getattr(config, each.name) for each in fields(MixtureArchitecture)}
+    shared = {attribute.name: getattr(config, attribute.name) for attribute in fields(MixtureArchitecture)}
     return MixtureInferenceConfig(**shared | changes)
 
 
@@ -90,31 +88,32 @@ PRESETS: dict[str, MixtureInferenceConfig] = {
     )
     for name, config in TRAINED.items()
 }
-"""The models of `mixture.config`, each with its batch and a cache as long as the sequences it was trained on; the tiny ones half filled."""
+"""The models of `mixture.config`, with a cache as long as their training sequences; tiny ones half filled."""
 
 
 def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: MixtureInferenceConfig) -> tuple[Cache, Any]:
-    """The cache with the prompts int32[batch, seq] at its beginning, and float[batch, vocab], the logits of their last tokens."""
-    built = config.architecture
-    x = embed(params, batch["tokens"], built, einsum=multiply)
-    x, cache = _run_layers(params, cache, x, built, partial(attend_prompt, config=built), partial(experts, config=built, einsum=multiply))
+    """The cache filled with prompts int32[batch, seq], and the last tokens' logits float[batch, vocab]."""
+    layer_config = config.architecture
+    x = embed(params, batch["tokens"], layer_config, einsum=multiply)
+    x, cache = _run_layers(
+        params, cache, x, layer_config, partial(attend_prompt, config=layer_config), partial(experts, config=layer_config, einsum=multiply)
+    )
     length = jnp.full_like(cache["length"], config.seq)
-    return cache | {"length": length}, project_vocab(params, x[:, -1:], built, multiply)[:, 0]
+    return cache | {"length": length}, project_vocab(params, x[:, -1:], layer_config, multiply)[:, 0]
 
 
 def decode(params: Params, cache: Cache, batch: dict[str, Any], config: MixtureInferenceConfig) -> tuple[Cache, Any]:
-    """The cache with one token more of each sequence, int32[batch], and float[batch, vocab], the logits of the token after it. A full
-    cache has its last token replaced."""
-    built = config.architecture
+    """The cache with one more token int32[batch] (a full one loses its last), and the next logits [batch, vocab]."""
+    layer_config = config.architecture
     position = jnp.minimum(cache["length"], config.cache_length - 1)
-    x = embed(params, batch["tokens"][:, None], built, einsum=multiply)
-    attend = partial(attend_token, position=position, config=built)
-    x, cache = _run_layers(params, cache, x, built, attend, partial(_mix_tokens, config=config))
-    return cache | {"length": position + 1}, project_vocab(params, x, built, multiply)[:, 0]
+    x = embed(params, batch["tokens"][:, None], layer_config, einsum=multiply)
+    attend = partial(attend_token, position=position, config=layer_config)
+    x, cache = _run_layers(params, cache, x, layer_config, attend, partial(_mix_tokens, config=config))
+    return cache | {"length": position + 1}, project_vocab(params, x, layer_config, multiply)[:, 0]
 
 
 def _mix_tokens(weights: Params, x: Any, config: MixtureInferenceConfig) -> tuple[Any, Any]:
-    """The experts of one token of each sequence, [batch, 1, d_model]: the tokens of a group are to them the tokens of one sequence."""
+    """Apply the experts to one token per sequence, [batch, 1, d_model]; a group counts as one sequence."""
     groups = config.token_groups or config.batch
     grouped = x.reshape(groups, config.batch // groups, config.d_model)
     change, load = experts(weights, grouped, replace(config.architecture, seq=config.batch // groups), multiply)
@@ -124,43 +123,43 @@ def _mix_tokens(weights: Params, x: Any, config: MixtureInferenceConfig) -> tupl
 def _run_layers(
     params: Params, cache: Cache, x: Any, config: MixtureConfig, attend: Callable[..., Any], mix: Callable[..., Any]
 ) -> tuple[Any, Cache]:
-    """All layers: [batch, seq, d_model] from the same, and the cache."""
-
     def sparse(weights: Params, x: Any, cached: Cache, layer: Any) -> tuple[Any, Cache]:
-        x, _, kept = sparse_layer_with(weights, x, cached, config, partial(attend, layer=layer), mix, einsum=multiply)
-        return x, kept
+        x, _, new_cache = sparse_layer_with(weights, x, cached, config, partial(attend, layer=layer), mix, einsum=multiply)
+        return x, new_cache
 
-    dense_kept, kept = [], []
+    dense_caches, sparse_caches = [], []
     with jax.named_scope("dense"):
         for number, weights in enumerate(params["dense"]):
             with jax.named_scope(str(number)):
-                x, one = dense_layer_with(weights, x, cache["dense"][number], config, attend, einsum=multiply)
-                dense_kept.append(one)
+                x, layer_cache = dense_layer_with(weights, x, cache["dense"][number], config, attend, einsum=multiply)
+                dense_caches.append(layer_cache)
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
 
-            def step(carry: tuple[Any, Cache], each: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
-                return sparse(each[0], *carry, each[1]), None
+            def step(carry: tuple[Any, Cache], layer: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
+                return sparse(layer[0], *carry, layer[1]), None
 
             (x, layers), _ = jax.lax.scan(step, (x, cache["layers"]), (params["layers"], jnp.arange(config.sparse)))
-            return x, cache | {"dense": dense_kept, "layers": layers}
+            return x, cache | {"dense": dense_caches, "layers": layers}
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x, one = sparse(weights, x, cache["layers"][number], None)
-                kept.append(one)
-    return x, cache | {"dense": dense_kept, "layers": kept}
+                x, layer_cache = sparse(weights, x, cache["layers"][number], None)
+                sparse_caches.append(layer_cache)
+    return x, cache | {"dense": dense_caches, "layers": sparse_caches}
 
 
 def make_params(key: Any, config: MixtureInferenceConfig, *, scan: bool) -> Params:
-    """The parameters that training begins with, as inference keeps them."""
+    """Initialize the parameters and convert them for inference."""
     return quantize_weights(init(key, config.architecture, scan=scan), shared_scales(config.architecture), config.weights)
 
 
 def make_cache(config: MixtureInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
-    """An empty cache; with a `key`, random tokens up to the end of the prompt, one place left free."""
-    built = config.architecture
+    """Make an empty cache; with a `key`, random rows up to the end of the prompt, with at least one free position."""
+    layer_config = config.architecture
     sizes = {"batch": config.batch, "context": config.cache_length}
-    shapes = {name: tuple(sizes.get(dim) or getattr(built, dim) for dim in row.split()) for name, row in cached_names(built).items()}
+    shapes = {
+        name: tuple(sizes.get(dim) or getattr(layer_config, dim) for dim in row.split()) for name, row in cached_names(layer_config).items()
+    }
     make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
 
     def sparse(*stack: int) -> Cache:
@@ -173,10 +172,9 @@ def make_cache(config: MixtureInferenceConfig, *, scan: bool, key: Any = None) -
 
 
 def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """The program that reads prompts: any size and choice of a preset changed by the name of its field in `MixtureInferenceConfig`.
-    Nothing is allocated.
+    """Build the prefill program; keyword arguments override the fields of `MixtureInferenceConfig`.
 
-    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    Nothing is allocated. Raises `DocumentError` for an unknown preset or field, and for incompatible values.
     """
     config = choose_preset(PRESETS, preset, **changes)
 
@@ -188,7 +186,7 @@ def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) ->
 
 
 def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
-    """The program that makes one token of each sequence, as `build_prefill`. A live run begins after a prompt of random latents."""
+    """Build the decoding program. A live run begins after a prompt of random latents."""
     config = choose_preset(PRESETS, preset, **changes)
 
     def start(key: Any) -> tuple[Params, Cache]:
@@ -199,31 +197,30 @@ def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> 
 
 
 def _dims(config: MixtureInferenceConfig, *, scan: bool) -> dict[str, str]:
-    """Path patterns to names, for parameters and cache."""
     built = config.architecture
     params = quantized_dims(dims(built, scan=scan), shared_scales(built), config.weights)
     stack, layers = ("sparse ", "layers") if scan else ("", "layers/*")
-    found = {f"params/{path}": each for path, each in params.items()}
-    rooms = {f"{layers}/before": stack, layers: stack} if config.alternate else {layers: stack}
-    for room, front in (rooms | ({"dense/*": ""} if config.dense else {})).items():
-        found |= {f"cache/{room}/{path}": each for path, each in cache_dims(cached_names(built), config.cache, front).items()}
-    return found
+    named = {f"params/{path}": names for path, names in params.items()}
+    stacks = {f"{layers}/before": stack, layers: stack} if config.alternate else {layers: stack}
+    for path, front in (stacks | ({"dense/*": ""} if config.dense else {})).items():
+        named |= {f"cache/{path}/{row}": names for row, names in cache_dims(cached_names(built), config.cache, front).items()}
+    return named
 
 
-# The attention of a mixture of experts in inference, to what is cached.
+# Attention to the cache.
 #
-# A latent attention caches `latent` [context, batch, d_latent]: of each token the normalised latent of its keys and values, and the turned
-# position of its key, both for all heads. In decoding no key or value is made of it: the projection up is absorbed into the query and into
-# what is mixed (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2), so that all heads read one row of a token.
+# A latent attention caches `latent` [context, batch, d_latent]: per token the normalized latent of its keys and values, and the rotated
+# position of its key, both for all heads. Decoding does not expand it to keys and values: the up projection is absorbed into the query and
+# the mixed latent (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2), so all heads read one row per token.
 #
-#     scores   q . (W_key c) = (q W_key) . c             once for the new token, not for all that are cached
+#     scores   q . (W_key c) = (q W_key) . c             once for the new token, not for all cached tokens
 #     mixed    sum_t share_t (W_value c_t) = W_value (sum_t share_t c_t)
 #
-# Plain heads cache `key` and `value`. In einsum strings: b batch, s seq, h heads, k a head's width, r a latent.
+# Plain heads cache `key` and `value`. In einsum strings: b batch, s seq, h heads, k head width, r latent.
 
 LATENT_ROWS = {"latent": "context batch d_latent"}
 HEAD_ROWS = {"key": "context heads batch d_head", "value": "context heads batch d_value"}
-"""What an attention caches, and its dimensions."""
+"""Cached values of an attention, with their dimensions."""
 
 
 def cached_names(config: MixtureConfig) -> dict[str, str]:
@@ -231,20 +228,20 @@ def cached_names(config: MixtureConfig) -> dict[str, str]:
 
 
 def attend_prompt(weights: Params, x: Any, cache: Cache, config: MixtureConfig, layer: Any = None) -> tuple[Any, Cache]:
-    """[batch, seq, d_model] from the same, a prompt, each token attending to those before it, and the cache that begins with it."""
+    """Causal attention over a prompt x [batch, seq, d_model]; also returns the cache that begins with it."""
     change, (left, right) = attention(weights, x, config, multiply)
     return change, _write(cache, left, right, 0, None, config, layer)
 
 
 def attend_token(weights: Params, x: Any, cache: Cache, position: Any, config: MixtureConfig, layer: Any = None) -> tuple[Any, Cache]:
-    """[batch, 1, d_model] from the same, one token at `position` attending to the cache, and the cache with it."""
+    """Attention of one token x [batch, 1, d_model] at `position` to the cache; also returns the new cache."""
     attend = _attend_latents if config.attention == "latent" else _attend_heads
     mixed, cache = attend(weights, x, cache, position, config, layer)
     return project_output(weights, mixed, multiply), cache
 
 
 def _write(cache: Cache, left: Any, right: Any, start: Any, positions: Any, config: MixtureConfig, layer: Any) -> Cache:
-    """The cache with new rows: of keys and values [batch, seq, heads, 1, width], or of a latent and a position yet to be turned."""
+    """The cache with new rows: keys and values, or a latent and a position before rotation."""
     if config.attention != "latent":
         return write_rows(write_rows(cache, "key", left.squeeze(3), start, layer), "value", right.squeeze(3), start, layer)
     turned = kernel("rotary", config, lambda x: rotate(x, positions), right)
@@ -269,12 +266,12 @@ def _attend_latents(weights: Params, x: Any, cache: Cache, position: Any, config
         query = multiply("bsr,rhk->bshk", query_low, weights["wq_up"].astype(x.dtype))
         plain, rotary = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)
         absorbed = multiply("bshk,rhk->bshr", plain, key_up.astype(x.dtype))
-        query = jnp.concatenate([absorbed, kernel("rotary", config, lambda each: rotate(each, position[None]), rotary)], 3)
+        query = jnp.concatenate([absorbed, kernel("rotary", config, lambda part: rotate(part, position[None]), rotary)], 3)
     rows = _as_one_head(read_rows(cache, "latent", layer))
     scaled = mark(query, "query")[:, :, None] * config.d_query**-0.5
     mixed = attend_cached(scaled, rows, rows, position + 1, fused="attention" in config.fused.split())
     with jax.named_scope("value"):
-        # what is mixed of the keys' position is dropped here: a slice of the cache before would be a copy of it
+        # the mixed key positions are dropped here: a slice of the cache before the attention would be a copy
         return multiply("bshr,rhk->bshk", mixed[:, :, 0, :, : config.kv_rank], value_up.astype(x.dtype)), cache
 
 

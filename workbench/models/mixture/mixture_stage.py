@@ -1,17 +1,16 @@
-"""Parts of a training step of a mixture of experts: a pipeline stage's micro-batch, and its update."""
+"""Parts of a mixture model's training step: a micro-batch of a pipeline stage, and the update of a stage."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from workbench.core.program import Program
 from workbench.models.layers.decoder_blocks import cross_entropy, embed
 from workbench.models.mixture.mixture import run_layers
 from workbench.models.mixture.mixture_config import MixtureConfig
 from workbench.models.mixture.mixture_weights import dims, init
-from workbench.tracing import trace_micro_batch, trace_update
+from workbench.tracing import optimizer, trace_micro_batch, trace_update
 
 
 def _params(config: MixtureConfig, *, first: bool, last: bool) -> Any:
@@ -19,9 +18,8 @@ def _params(config: MixtureConfig, *, first: bool, last: bool) -> Any:
 
 
 def micro_batch(config: MixtureConfig, *, first: bool = True, last: bool = True, accumulate: str = "float32") -> Program:
-    """Forward and backward of one micro-batch of `config.batch` sequences through a stage of `config.layers` layers.
-
-    As `decoder_stage.micro_batch`. The price of an uneven load counts in the last stage alone: elsewhere a few kilobytes would be added.
+    """Like `decoder_stage.micro_batch`; the load imbalance counts in the last stage only, which saves a few kilobytes
+    elsewhere.
     """
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     activations = jax.ShapeDtypeStruct((config.batch, config.seq, config.d_model), config.compute)
@@ -44,18 +42,18 @@ def micro_batch(config: MixtureConfig, *, first: bool = True, last: bool = True,
 
 
 def update(config: MixtureConfig, *, replicas: int, first: bool = True, last: bool = True, accumulate: str = "float32") -> Program:
-    """The gradients' sum over `replicas`, AdamW and the new parameters of a stage. An expert is on one replica alone, and so is its
+    """The gradients' sum over `replicas`, the optimizer and the new parameters of a stage. An expert is on one replica alone, and so is its
     gradient."""
     named, params = dims(config, scan=False, first=first, last=last), _params(config, first=first, last=last)
-    lonely = {path for path in named if "experts/w" in path}
+    unreplicated = {path for path in named if "experts/w" in path}
     return trace_update(
         params,
-        optimizer=optax.adamw(config.learning_rate),
+        optimizer=optimizer(f"{config.optimizer} {config.learning_rate}", params=params, dims=named),
         replicas=jax.tree_util.tree_map_with_path(lambda path, _: 0 if _is_expert(path) else replicas, params),
         accumulate=accumulate,
         dims={
             **{f"params/{path}": names for path, names in named.items()},
-            **{f"gradients/{path}": names if path in lonely else f"replica {names}" for path, names in named.items()},
+            **{f"gradients/{path}": names if path in unreplicated else f"replica {names}" for path, names in named.items()},
         },
         name=f"update of {config.layers} layers",
     )

@@ -1,4 +1,4 @@
-"""The weights of a mixture-of-experts Transformer: which there are, what their dimensions are called, and how they are drawn."""
+"""The weights of a mixture-of-experts Transformer: paths, dimension names and initialization."""
 
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ EXPERTS = {
     "experts/w1": "experts d_model expert_gates d_expert",
     "experts/w2": "experts d_expert d_model",
 }
-"""Each weight's path within its layer, and its dimensions."""
+"""Dimensions of each weight by its path within a layer."""
 
 SHARED_SCALES = {
     "tokens": (-1,),
@@ -47,12 +47,13 @@ SHARED_SCALES = {
     "wkv_down": (-2,),
     "wkv_up": (-3,),
 }
-"""Weights that may be kept in few bits (`layers.quantized_weights`), and the dimensions that share a scale: those that a product sums, and
-of a table those of a row. Routers stay as they are."""
+"""Weights that may be quantized (`layers.quantized_weights`), with the dimensions that share a scale. These are the
+contracted dimensions of a product, and the row of a table. Routers stay as they are.
+"""
 
 
 def shared_scales(config: MixtureArchitecture) -> dict[str, tuple[int, ...]]:
-    """`SHARED_SCALES` with the heads that the product of grouped queries sums."""
+    """`SHARED_SCALES`, including the contracted query heads of grouped queries."""
     return SHARED_SCALES | ({"wo": (-4, -3, -2)} if config.q_per_kv > 1 else {})
 
 
@@ -66,20 +67,20 @@ def dense_layer(config: MixtureConfig) -> dict[str, str]:
 
 
 def sparse_layer(config: MixtureConfig) -> dict[str, str]:
-    """A layer with experts; with `alternate`, the dense one before it too."""
+    """Weights of a layer with experts; with `alternate`, including the dense layer before it."""
     before = {f"before/{path}": names for path, names in dense_layer(config).items()} if config.alternate else {}
     return before | _attention(config) | EXPERTS | (SHARED if config.d_shared else {})
 
 
 def edge_weights(config: MixtureConfig, *, first: bool = True, last: bool = True) -> dict[str, str]:
-    """The weights outside the layers, of a pipeline stage that holds the embedding, the head or both."""
+    """Weights outside the layers, for a stage with the embedding, the head or both."""
     names = {"embedding/tokens": "vocab d_model"} if first or (last and config.tied) else {}
     names |= {"norm/scale": "d_model"} if last else {}
     return names | ({"head/w": "d_model vocab"} if last and not config.tied else {})
 
 
 def dims(config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> dict[str, str]:
-    """Path patterns to names, for parameters, optimiser state and gradients; scanned layers have `sparse` in front."""
+    """Dimension names by path pattern; scanned layers have a leading `sparse`."""
     stack, prefix = ("sparse ", "layers/") if scan else ("", "layers/*/")
     dense = {f"dense/*/{path}": names for path, names in dense_layer(config).items()} if config.dense else {}
     sparse = {prefix + path: stack + names for path, names in sparse_layer(config).items()}
@@ -87,12 +88,12 @@ def dims(config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = 
 
 
 def init(key: Any, config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> Params:
-    """The parameters: `dense`, a list of layers, and `layers`, those with experts, stacked if scanned, else as a list."""
+    """Initialize the parameters: `dense` layers as a list, `layers` with experts stacked if scanned."""
     top, below, above = jax.random.split(key, 3)
     draw = partial(draw_weights, weights=sparse_layer(config), config=config)
     keys = jax.random.split(above, config.sparse)
     return {
         **draw_weights(top, edge_weights(config, first=first, last=last), config),
         "dense": [draw_weights(jax.random.fold_in(below, i), dense_layer(config), config) for i in range(config.dense)],
-        "layers": jax.vmap(draw)(keys) if scan else [draw(each) for each in keys],
+        "layers": jax.vmap(draw)(keys) if scan else [draw(layer_key) for layer_key in keys],
     }

@@ -1,1 +1,1 @@
-"""Sizing: what a model needs of a cluster, from its `config.json` or its name."""
+"""Cluster sizing: resources that a model needs, from its `config.json` or its name."""

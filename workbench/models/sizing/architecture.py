@@ -1,4 +1,4 @@
-"""The architecture of a published Transformer, as its `config.json` describes it, and its exact parameter count."""
+"""The architecture of a published Transformer from its `config.json`, with its exact parameter count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,23 +9,24 @@ KINDS = ("decoder", "encoder", "encoder-decoder", "vision")
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A Transformer by its sizes and choices. Sizes are those of one layer; 0 means that the model has none of it.
+    """Sizes and choices of a Transformer. Sizes are per layer; 0 means absent.
 
-    - `layers` of the decoder, or of the only stack; `encoder_layers` of the encoder in front of it, without cross-attention;
-    - `dense_layers`: the first layers, which have no experts; `d_ff` is the width of a dense layer, `d_expert` of one expert, `d_shared` of
-      the experts that every token passes together;
-    - `q_rank`, `kv_rank`, `d_rotary`, `d_value`: latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1); a `q_rank` of 0
-      projects queries in one product;
-    - `norm`: `rms`, `layer` or `none` (without parameters), `layer_norms` of them in a layer; `qk_norm`: queries and keys are normalised
-      by `head` or over their whole `width`;
+    - `layers`: of the decoder, or of the only stack; `encoder_layers`: of the encoder before it, without
+      cross-attention;
+    - `dense_layers`: the first layers, without experts; `d_ff`: width of a dense layer, `d_expert`: of one expert,
+      `d_shared`: of all shared experts together;
+    - `q_rank`, `kv_rank`, `d_rotary`, `d_value`: latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1); a
+      `q_rank` of 0 projects queries in one product;
+    - `norm`: `rms`, `layer` or `none` (without parameters), `layer_norms` of them per layer; `qk_norm`: queries and
+      keys are normalized per `head` or over their whole `width`;
     - `window`: tokens that local layers attend to: every layer, or all but each `local_every`-th;
     - `learned`: rows of a table of positions; `context`: tokens that the model was trained on;
-    - `stem`: parameters outside the layers beside the token table, positions, head and last norms;
-    - `quantized`: how the weights of the file are quantized, as it says.
+    - `stem`: parameters outside the layers besides the token table, positions, head and last norms;
+    - `quantized`: quantization of the weights according to the file.
 
     **Invariants**
 
-    - `kv_heads` divides `heads`; `top_k` is at most `experts`; fewer layers are dense than there are where there are experts.
+    - `kv_heads` divides `heads`; `top_k` is at most `experts`; with experts, fewer than `layers` layers are dense.
     """
 
     family: str
@@ -67,7 +68,7 @@ class Architecture:
 
     @property
     def gates(self) -> int:
-        """Products that a feed-forward layer makes of its input."""
+        """Input products of a feed-forward layer."""
         return 2 if self.gated else 1
 
     @property
@@ -76,24 +77,21 @@ class Architecture:
 
     @property
     def local_layers(self) -> int:
-        """Layers whose attention is limited to the window."""
         if not self.window:
             return 0
         return self.layers - (self.layers // self.local_every if self.local_every else 0)
 
     @property
     def by_part(self) -> Mapping[str, int]:
-        """The parameters of each part of the model."""
         return self._count(self.experts)
 
     @property
     def parameters(self) -> int:
-        """The number of parameters, each once."""
         return sum(self.by_part.values())
 
     @property
     def active(self) -> int:
-        """The parameters that one token passes; the token table counts once, as the head that multiplies with it."""
+        """Parameters used per token; the token table counts once, as the head."""
         unused = 0 if self.tied else self.vocab * self.d_model
         return sum(self._count(self.top_k).values()) - unused
 
@@ -117,7 +115,6 @@ class Architecture:
 
     @property
     def attention_parameters(self) -> int:
-        """One attention layer."""
         if self.kv_rank:
             return self._latent_parameters
         projected, mixed = (self.heads + 2 * self.kv_heads) * self.d_head, self.heads * self.d_head
@@ -135,12 +132,10 @@ class Architecture:
 
     @property
     def dense_parameters(self) -> int:
-        """One feed-forward layer without experts."""
         biases = self.gates * self.d_ff + self.d_model if "mlp" in self.biases else 0
         return (self.gates + 1) * self.d_model * self.d_ff + biases
 
     def _expert_parameters(self, experts: int) -> int:
-        """One layer of experts, of which so many are counted; the router and what every token passes besides."""
         expert = (self.gates + 1) * self.d_model * self.d_expert
         expert += self.gates * self.d_expert + self.d_model if "experts" in self.biases else 0
         router = self.experts * (self.d_model + ("router" in self.biases) + self.expert_bias)
@@ -148,10 +143,10 @@ class Architecture:
 
     @property
     def cached_values(self) -> int:
-        """Values of keys and values, or of their latent, that one layer caches for one token."""
+        """Cached values per token and layer: keys and values, or their latent."""
         return self.kv_rank + self.d_rotary if self.kv_rank else 2 * self.kv_heads * self.d_head
 
 
 def pad_vocab(vocab: int, multiple: int = 128) -> int:
-    """The vocabulary with as many rows as Megatron-LM gives it (`--make-vocab-size-divisible-by`), so that devices can share them."""
+    """Round the vocabulary up like Megatron-LM (`--make-vocab-size-divisible-by`), so that devices can share it."""
     return ceil(vocab / multiple) * multiple

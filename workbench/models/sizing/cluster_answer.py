@@ -1,4 +1,4 @@
-"""The answer about a model on a cluster: whether it fits, three layouts with their figures, how to run them; as text and as JSON."""
+"""Answers to cluster questions as text and JSON: fit, three layouts with figures, and launcher options."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,15 +7,16 @@ from typing import Any
 from workbench.core.tensor import Role
 from workbench.core.text_tables import count_text, pairs_text, table_text, wrap_text
 from workbench.errors import SearchError, unknown_name
-from workbench.models.sizing.candidate_layouts import step_flops
+from workbench.models.sizing.candidate_layouts import GRADIENT, PARAMETER, step_flops
 from workbench.models.sizing.cluster_question import ClusterQuestion, format_amount
 from workbench.models.sizing.launcher_options import LauncherOptions, launcher_options
 from workbench.models.sizing.plan_layout import ESTIMATED, PlannedLayout
 from workbench.plan.plan import Plan
+from workbench.tracing.named_optimizers import find_optimizer
 from workbench.units import format_bytes, format_dollars, format_range, format_seconds
 
 DAY = 86400
-SLOW, ONE_PERCENT = 100, 0.01  # below them a figure has digits behind the point
+SLOW, ONE_PERCENT = 100, 0.01  # smaller figures have decimals
 NAMES = {Role.PARAMETER: "weights", Role.OPTIMIZER_STATE: "optimiser", Role.GRADIENT: "gradients", Role.ACTIVATION: "activations"}
 
 
@@ -25,20 +26,21 @@ GOALS: Mapping[str, Key] = {
     "fewest devices": lambda layout: (layout.devices, layout.seconds),
     "cheapest": lambda layout: (layout.price, layout.devices),
 }
-"""Each layout of an answer, and what it is the least in."""
+"""Layouts of an answer, with the key that each minimizes."""
 
 
 @dataclass(frozen=True)
 class ClusterAnswer:
-    """What a model needs of a cluster.
+    """Cluster resources that a model needs.
 
-    - `layouts`: the best that was found for each of `GOALS`; empty where nothing fits on any number of devices that was tried;
-    - `fits`: whether it fits on the cluster; where it does not, `layouts` are of more devices of its kind;
-    - `least_memory`: bytes of the fullest device in the leanest layout of the whole cluster, where nothing fits there;
-    - `planned`, `refused`: layouts that were planned, and of these the ones that the planner refused; `outlined`: that were compared;
-    - `plan_of`: the plan of one of its layouts, which is made where it was not planned;
-    - `is_complete`: no layout is left whose closed form says that it is better than the planned ones;
-    - `approximations`: what the planned program does differently from the model.
+    - `layouts`: the best layout found for each of `GOALS`; empty if nothing fits on any number of devices tried;
+    - `fits`: whether it fits on the cluster; otherwise `layouts` use more devices of its kind;
+    - `least_memory`: bytes on the fullest device in the leanest layout on the whole cluster, if nothing fits there;
+    - `planned`, `refused`: the numbers of layouts that the planner planned and refused; `outlined`: the number compared
+      by closed-form estimates;
+    - `plan_of`: returns the plan of one of its layouts, planned on demand;
+    - `is_complete`: by its closed-form estimate, no other layout is better than the planned ones;
+    - `approximations`: differences between the planned program and the model.
     """
 
     question: ClusterQuestion
@@ -55,7 +57,7 @@ class ClusterAnswer:
     is_complete: bool = False
 
     def plan(self, goal: str = "fastest") -> Plan:
-        """The plan of the layout for one of `GOALS`. Raises `SearchError` for a goal without one."""
+        """Return the plan of the layout for one of `GOALS`. Raises `SearchError` for a goal without a layout."""
         if goal not in self.layouts:
             raise SearchError(*unknown_name("layout", goal, self.layouts))
         return self.plan_of(self.layouts[goal])
@@ -65,29 +67,29 @@ class ClusterAnswer:
 
 
 def answer_text(answer: ClusterAnswer) -> str:
-    """The whole answer: what was asked, the layouts, how the first is run, and what the figures do not know."""
+    """The whole answer: question, layouts, launcher options of the first one, and notes."""
     parts = [headline_text(answer), pairs_text(_facts(answer))]
     if answer.layouts:
         columns = [[goal, *figures_of(answer.question, layout).values()] for goal, layout in answer.layouts.items()]
         names = ["", *figures_of(answer.question, next(iter(answer.layouts.values())))]
         first, *rows = zip(names, *columns, strict=True)
-        parts += [table_text([f"{each}~" for each in first], [row for row in rows if set(row[1:]) != {""}]), options_text(answer)]
+        parts += [table_text([f"{name}~" for name in first], [row for row in rows if set(row[1:]) != {""}]), options_text(answer)]
     return "\n\n".join([*parts, "\n".join(wrap_text(note) for note in notes_of(answer))])
 
 
 def headline_text(answer: ClusterAnswer) -> str:
-    """Whether the model fits, and on how few devices."""
+    """Whether the model fits, and the least number of devices."""
     question, fewest = answer.question, answer.layouts.get("fewest devices")
     name, hardware = question.name, question.hardware
     if not answer.layouts:
         most = f"{max(answer.device_counts, default=hardware.size):,}"
         return f"{name} on {hardware}: no layout fits, on up to {most} devices."
     assert fewest is not None  # every answer with a layout has it
-    what = "it decodes" if question.workload.is_inference else "it trains"
+    verb = "it decodes" if question.workload.is_inference else "it trains"
     few = count_text(fewest.devices, "device")
     took, likely = _duration_clause(question, fewest), " (estimated)" if fewest.tier == ESTIMATED else ""
     if not answer.fits:
-        return f"{name} does not fit on {hardware}; {what} on {few}, {fewest.hardware}{took}{likely}."
+        return f"{name} does not fit on {hardware}; {verb} on {few}, {fewest.hardware}{took}{likely}."
     enough = f"{few} {'are' if fewest.devices > 1 else 'is'} enough{took}{likely}"
     fastest = answer.layouts["fastest"]
     if not question.tokens or fastest.devices == fewest.devices:
@@ -118,16 +120,22 @@ def duration_text(seconds: float) -> str:
 
 def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
     question = answer.question
-    one, workload = question.architecture, question.workload
-    active = f"; a token passes {format_amount(one.active)}" if one.experts else ""
-    yield "parameters", f"{one.parameters:,}", f"{one.family}, {one.layers + one.encoder_layers} layers, d_model {one.d_model:,}{active}"
+    architecture, workload = question.architecture, question.workload
+    active = f"; a token passes {format_amount(architecture.active)}" if architecture.experts else ""
+    yield (
+        "parameters",
+        f"{architecture.parameters:,}",
+        f"{architecture.family}, {architecture.layers + architecture.encoder_layers} layers, d_model {architecture.d_model:,}{active}",
+    )
     if workload.is_inference:
-        each = "one token" if workload.batch == 1 else f"one of each of {workload.batch:,} sequences"
-        yield "step", count_text(workload.batch, "token"), f"{each}, after {workload.seq:,} cached tokens"
+        tokens_text = "one token" if workload.batch == 1 else f"one of each of {workload.batch:,} sequences"
+        yield "step", count_text(workload.batch, "token"), f"{tokens_text}, after {workload.seq:,} cached tokens"
         yield "held as", "bfloat16", f"weights and cache; products in {workload.compute}"
     else:
         yield "step", count_text(question.step_tokens, "token"), f"{count_text(workload.batch, 'sequence')} of {workload.seq:,}"
-        yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in " + workload.compute
+        state, scaled = find_optimizer(workload.optimizer), f", of weights in layers in {workload.precision}" if workload.precision else ""
+        held = f"{PARAMETER + GRADIENT + state.state_bytes:.3g} bytes a parameter"
+        yield "held as", held, f"float32 weights, gradients and {state.keeps}; products in {workload.compute}{scaled}"
     if question.tokens:
         yield "in all", f"{format_amount(question.tokens)} tokens", count_text(-(-question.tokens // question.step_tokens), "step")
     if not answer.fits and answer.least_memory:
@@ -136,7 +144,7 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
 
 
 def figures_of(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, str]:
-    """The figures of a layout by their names, as text; empty where one is not known."""
+    """Figures of a layout by name as text; empty if unknown."""
     choice, step_range, days = layout.choice, layout.step_range, days_of(question, layout)
     speed, used = tokens_per_second(question, layout) / layout.devices, utilisation(question, layout)
     roles = {_name_of(role, question): format_bytes(layout.by_role[role]) if role in layout.by_role else "" for role in Role}
@@ -161,18 +169,18 @@ def tokens_per_second(question: ClusterQuestion, layout: PlannedLayout) -> float
 
 
 def utilisation(question: ClusterQuestion, layout: PlannedLayout) -> float:
-    """Model FLOPs over what the devices could do in the step."""
+    """Model FLOPs utilization: model FLOPs over the peak FLOPs of all devices in the step."""
     peak = layout.hardware.chip.peak(question.workload.compute) * layout.devices
     return step_flops(question.architecture, question.workload) / (layout.seconds * peak)
 
 
 def days_of(question: ClusterQuestion, layout: PlannedLayout) -> float | None:
-    """Days that all the tokens take; `None` where none were named."""
+    """Days to process all tokens; `None` without a number of tokens."""
     return question.tokens / tokens_per_second(question, layout) / DAY if question.tokens else None
 
 
 def cost_of(question: ClusterQuestion, layout: PlannedLayout) -> float | None:
-    """Dollars of all the tokens, of a million where none were named; `None` where no price is known."""
+    """Dollars for all tokens, or for a million without a number of tokens; `None` if the price is unknown."""
     hourly = layout.hardware.hourly_price
     return None if hourly is None else (question.tokens or 1e6) / tokens_per_second(question, layout) / 3600 * hourly
 
@@ -188,10 +196,9 @@ def _name_of(role: Role, question: ClusterQuestion) -> str:
 
 
 def options_text(answer: ClusterAnswer) -> str:
-    """How the first layout is run, launcher by launcher."""
     goal, layout = next(iter(answer.layouts.items()))
-    found = launcher_options(layout.choice, answer.question.workload, layout.hardware)
-    return "\n\n".join([f"To run the layout `{goal}`", *map(_launcher_text, found)])
+    launchers = launcher_options(layout.choice, answer.question.workload, layout.hardware)
+    return "\n\n".join([f"To run the layout `{goal}`", *map(_launcher_text, launchers)])
 
 
 def _launcher_text(options: LauncherOptions) -> str:
@@ -200,7 +207,7 @@ def _launcher_text(options: LauncherOptions) -> str:
 
 
 def notes_of(answer: ClusterAnswer) -> Iterator[str]:
-    """What was assumed, approximated and not known."""
+    """Assumptions, approximations and limitations."""
     for text in answer.question.assumptions:
         yield f"Assumed: {text}."
     for text in answer.approximations:
@@ -210,12 +217,12 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
         yield f"Data and expert parallelism share {batch}. Try another `--batch`, a shorter `--seq`, or larger devices."
     chip = answer.question.hardware.chip
     if not chip.calibrated:
-        of = f"; its shares of the peak are those of {chip.shares_of}" if chip.shares_of else ""
+        of = f"; shares of the peak taken from {chip.shares_of}" if chip.shares_of else ""
         yield f"Not calibrated: no run on {chip.name} was fitted{of}."
     if chip.price is None:
-        yield f'No price is known of {chip.name}; the cheapest layout takes the fewest device seconds. Say one: --on "... , 2.5 $/h".'
+        yield f'No price is known for {chip.name}; the cheapest layout takes the fewest device seconds. To set one: --on "... , 2.5 $/h".'
     if (how := answer.question.architecture.quantized) and answer.question.workload.is_inference:
-        yield f"Approximated: the file says that weights are quantized ({how}); they are planned as bfloat16."
+        yield f"Approximated: weights are quantized ({how}) in the file but planned as bfloat16."
     yield from dict.fromkeys(_range_note(answer.question, layout) for layout in answer.layouts.values())
     counts = answer.device_counts
     on = f"{min(counts):,} to {max(counts):,} devices" if len(counts) > 1 else count_text(counts[0], "device")
@@ -230,23 +237,30 @@ def _range_note(question: ClusterQuestion, layout: PlannedLayout) -> str:
     if layout.tier == ESTIMATED:
         return "`estimated` figures are of a closed form, corrected by the layouts that were planned; they have no range."
     if layout.step_range is None:
-        steps = "decoding steps on " if question.workload.is_inference else ""
+        kind = "decoding" if question.workload.is_inference else question.workload.precision
+        steps = f"{kind} steps on " if kind else ""
         return f"The step time has no range: nothing was fitted for {steps}{layout.hardware.chip.name}."
     return f"Ranges of the step time are from {layout.step_range[1]}."
 
 
 def answer_record(answer: ClusterAnswer) -> dict[str, Any]:
-    """The answer as JSON has it."""
-    question, one = answer.question, answer.question.architecture
+    question, architecture = answer.question, answer.question.architecture
     return {
         "model": question.name,
-        "architecture": {"family": one.family, "parameters": one.parameters, "active": one.active, "by_part": dict(one.by_part)},
+        "architecture": {
+            "family": architecture.family,
+            "parameters": architecture.parameters,
+            "active": architecture.active,
+            "by_part": dict(architecture.by_part),
+        },
         "hardware": str(question.hardware),
         "fits": answer.fits,
         "batch": question.workload.batch,
         "seq": question.workload.seq,
         "tokens": question.tokens or None,
         "inference": question.workload.is_inference,
+        "optimizer": None if question.workload.is_inference else question.workload.optimizer,
+        "precision": question.workload.precision or None,
         "layouts": {goal: _layout_record(question, layout) for goal, layout in answer.layouts.items()},
         **{name: getattr(answer, name) for name in ("outlined", "planned", "refused", "device_counts")},
         "notes": list(notes_of(answer)),
@@ -272,7 +286,7 @@ def _layout_record(question: ClusterQuestion, layout: PlannedLayout) -> dict[str
         "days": days_of(question, layout),
         "dollars": cost_of(question, layout),
         "options": {
-            each.launcher: {"options": each.text, "unsupported": list(each.unsupported)}
-            for each in launcher_options(choice, question.workload, layout.hardware)
+            launcher.launcher: {"options": launcher.text, "unsupported": list(launcher.unsupported)}
+            for launcher in launcher_options(choice, question.workload, layout.hardware)
         },
     }

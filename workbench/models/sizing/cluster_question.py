@@ -1,4 +1,4 @@
-"""What is asked: a model, a cluster, and how much is trained or decoded; numbers as people write them, `2T`, `4M`, `8k`."""
+"""Cluster questions: a model, a cluster, and an amount of training or decoding; numbers in text form, `2T`, `4M`, `8k`."""
 
 import re
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
+from workbench.core.precision import FLOAT8
 from workbench.errors import DocumentError, HardwareError, SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import default_catalogue, machines, parse_hardware
 from workbench.hardware.hardware import Hardware
@@ -17,12 +18,13 @@ from workbench.models.registry import ALL_MODELS
 from workbench.models.sizing.architecture import Architecture
 from workbench.models.sizing.nearest_program import Workload
 from workbench.models.sizing.read_config import families, read_config, read_preset
+from workbench.tracing.named_optimizers import find_optimizer
 from workbench.units import divisors
 
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022 (arXiv:2203.15556), table 3
 DEFAULT_BATCH_TOKENS = 1 << 20
-NEAR_POWER, ANY_POWER = 0.05, 0.5  # how far a power of two may be from a batch in tokens that was said, and from the default
-DEFAULT_SEQUENCES = 8  # that are decoded at once
+NEAR_POWER, ANY_POWER = 0.05, 0.5  # tolerances of rounding a batch in tokens to a power of two: if given, and by default
+DEFAULT_SEQUENCES = 8  # decoded at once
 MOST_CLUSTER = 1 << 20  # devices
 MOST_SEQ = 1 << 20
 MOST_BATCH = 1 << 24
@@ -30,13 +32,13 @@ MOST_TOKENS = 10**18
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _COUNT = re.compile(r"^\s*(\d{1,20})\s*x\s*(?=[^\d\s])", re.IGNORECASE)
 _TPUS = re.compile(r"(?:TPU\s*)?(v4|v5p|v5e|v5litepod|v6e)-(\d{1,7})", re.IGNORECASE)
-"""Slices as Google Cloud names them: `v5e-256` has 256 chips, `v5p-256` has 256 cores, two in a chip."""
+"""Slice names of Google Cloud: `v5e-256` has 256 chips, `v5p-256` has 256 cores, two per chip."""
 _NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmbgt]?)\s*(tokens?|sequences?|seqs?)?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model that was read already, from a file that is not here, say, and its name."""
+    """The name and architecture of a model that has been read already, for example from a file elsewhere."""
 
     name: str
     architecture: Architecture
@@ -44,7 +46,7 @@ class NamedModel:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuestion:
-    """A model on a cluster: a training step of a workload, or a decoding step; `tokens` in all. `assumptions` are what nobody said."""
+    """A model on a cluster: training on `tokens` tokens, or decoding. `assumptions` are the defaults used, as text."""
 
     name: str
     architecture: Architecture
@@ -55,7 +57,7 @@ class ClusterQuestion:
 
     @property
     def step_tokens(self) -> int:
-        """Tokens of a step: of all sequences in training, one of each in decoding."""
+        """Tokens of a step: of all sequences in training, one per sequence in decoding."""
         return self.workload.batch * (1 if self.workload.is_inference else self.workload.seq)
 
 
@@ -67,44 +69,53 @@ def read_question(
     batch: int | str | None = None,
     seq: int | str | None = None,
     inference: bool = False,
+    optimizer: str = "adamw",
+    precision: str = "",
 ) -> ClusterQuestion:
     """A question with its defaults. `batch` counts sequences; with a suffix or the word `tokens` it counts tokens, rounded to whole
     sequences that many devices can share.
 
-    Raises `DocumentError` for a model, `HardwareError` for a cluster and `SearchError` for numbers that cannot be.
+    Raises `DocumentError` for a model, `HardwareError` for a cluster, `SearchError` for invalid numbers and `TraceError` for an
+    unknown optimizer.
     """
+    find_optimizer(optimizer)
+    if precision and precision not in FLOAT8:
+        raise SearchError(*unknown_name("precision", precision, FLOAT8))
     name, architecture = (config.name, config.architecture) if isinstance(config, NamedModel) else read_model(config)
     hardware = on if isinstance(on, Hardware) else read_cluster(on)
-    assumed = list[str]()
-    length = _read_seq(architecture, seq, assumed)
-    sequences = _read_batch(batch, length, hardware.size, inference, assumed)
+    assumptions = list[str]()
+    length = _read_seq(architecture, seq, assumptions)
+    sequences = _read_batch(batch, length, hardware.size, inference, assumptions)
     total = 0 if tokens is None else parse_amount("tokens", tokens, MOST_TOKENS)
     if not total and not inference:
         total = TOKENS_PER_PARAMETER * architecture.parameters
-        assumed.append(f"{TOKENS_PER_PARAMETER} tokens a parameter, {format_amount(total)} in all (Hoffmann et al. 2022); say `--tokens`")
+        assumptions.append(
+            f"{TOKENS_PER_PARAMETER} tokens per parameter, {format_amount(total)} in total (Hoffmann et al. 2022); set `--tokens`"
+        )
     compute = next((dtype for dtype in ("bfloat16", "float16") if dtype in hardware.chip.flops), "float32")
-    return ClusterQuestion(name, architecture, hardware, Workload(length, sequences, inference, compute), total, tuple(assumed))
+    workload = Workload(length, sequences, inference, compute, optimizer, precision)
+    return ClusterQuestion(name, architecture, hardware, workload, total, tuple(assumptions))
 
 
 def parse_amount(name: str, value: Any, most: int) -> int:
-    """A count as a person writes it, with k, M, B or T for powers of a thousand. Raises `SearchError` for what is none.
+    """Parse a count with a suffix k, M, B or T (powers of a thousand). Raises `SearchError` if invalid.
 
     >>> parse_amount("tokens", "2T", 10**18), parse_amount("batch", "1.5M", 10**9), parse_amount("tokens", 300, 10**18)
     (2000000000000, 1500000, 300)
     """
     if isinstance(value, int) and not isinstance(value, bool):
         count = value
-    elif isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
-        count = round(float(found[1]) * _SUFFIXES[found[2].lower()])
+    elif isinstance(value, str) and (match := _NUMBER.fullmatch(value)):
+        count = round(float(match[1]) * _SUFFIXES[match[2].lower()])
     else:
         raise SearchError(wrong_type(name, value, "a number, such as 2T, 4M or 512"), [f"write {name} 4M"])
     if not 1 <= count <= most:
-        raise SearchError(f"`{name}` is {value}; it is 1 at least and {most:,} at most.", [f"write another `{name}`"])
+        raise SearchError(f"`{name}` is {value}; it must be from 1 to {most:,}.", [f"write another `{name}`"])
     return count
 
 
 def format_amount(count: float) -> str:
-    """A count as `parse_amount` reads it, to three digits.
+    """Format a count for `parse_amount`, with three digits.
 
     >>> format_amount(2e12), format_amount(36.6e9), format_amount(999_999_999), format_amount(512)
     ('2T', '36.6B', '1B', '512')
@@ -118,10 +129,10 @@ def format_amount(count: float) -> str:
 
 def _read_seq(architecture: Architecture, seq: int | str | None, assumed: list[str]) -> int:
     if architecture.kind == "vision":
-        return architecture.context  # an image has so many patches
+        return architecture.context  # the number of patches of an image
     if seq is None:
         length = min(architecture.context, 4096)
-        assumed.append(f"sequences of {length:,} tokens; say `--seq`")
+        assumed.append(f"sequences of {length:,} tokens; set `--seq`")
         return length
     text = seq.strip().lower() if isinstance(seq, str) else ""
     if text.endswith("k") and text[:-1].isdecimal():  # 8k tokens are 8,192
@@ -131,11 +142,11 @@ def _read_seq(architecture: Architecture, seq: int | str | None, assumed: list[s
 
 def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool, assumed: list[str]) -> int:
     if batch is None and inference:
-        assumed.append(f"{DEFAULT_SEQUENCES} sequences decoded at once; say `--batch`")
+        assumed.append(f"{DEFAULT_SEQUENCES} sequences decoded at once; set `--batch`")
         return DEFAULT_SEQUENCES
-    found = _NUMBER.fullmatch(batch) if isinstance(batch, str) else None
-    unit = (found[3] or "").lower() if found else ""
-    counts_tokens = batch is None or unit.startswith("token") or (found is not None and bool(found[2]) and not unit)
+    match = _NUMBER.fullmatch(batch) if isinstance(batch, str) else None
+    unit = (match[3] or "").lower() if match else ""
+    counts_tokens = batch is None or unit.startswith("token") or (match is not None and bool(match[2]) and not unit)
     if not counts_tokens or inference:
         return parse_amount("batch", batch, MOST_BATCH)
     tokens = max(DEFAULT_BATCH_TOKENS, devices * seq) if batch is None else parse_amount("batch", batch, MOST_TOKENS)
@@ -146,13 +157,14 @@ def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool
 
 
 def _round_sequences(sequences: float, devices: int, near: float = NEAR_POWER) -> int:
-    """The nearest number of sequences that many devices can share: a multiple of the largest divisor of their number up to a fourth of it,
-    and a power of two where one is so near: 4M is within 5 % of 2 ** 22.
+    """Round to the nearest number of sequences that many devices can share. That is a multiple of the largest divisor
+    of the number of devices up to a fourth of the sequences, and a power of two if one is within `near`: 4M is
+    within 5 % of 2 ** 22.
 
     >>> _round_sequences(488.3, 64), _round_sequences(1953.1, 16384), _round_sequences(0.3, 8), _round_sequences(7812.5, 96)
     (512, 2048, 1, 7776)
     """
-    shares = max((each for each in divisors(devices) if each <= sequences / 4), default=1)
+    shares = max((divisor for divisor in divisors(devices) if divisor <= sequences / 4), default=1)
     power = 1 << round(log2(max(1.0, sequences)))
     if power % shares == 0 and abs(power / sequences - 1) < near:
         return power
@@ -160,7 +172,7 @@ def _round_sequences(sequences: float, devices: int, near: float = NEAR_POWER) -
 
 
 def read_cluster(text: str) -> Hardware:
-    """The hardware that a person names: as a plan does, or a count of devices alone, `64 H100`, `256 TPU v5p`; a kind alone is one device.
+    """Read a cluster in plan notation or as a count, `64 H100`, `256 TPU v5p`; a kind alone is one device.
 
     >>> read_cluster("64 H100").name, read_cluster("256 TPU v5p").name, read_cluster("4 nodes of 8 A100").name
     ('8 nodes of 8 H100', 'TPU v5p 4x8x8', '4 nodes of 8 A100-80GB')
@@ -179,22 +191,22 @@ def read_cluster(text: str) -> Hardware:
     if tpus := _TPUS.fullmatch(devices):
         count = int(tpus[2]) // (2 if tpus[1].casefold() in ("v4", "v5p") else 1)
         return resize_hardware(", ".join((f"TPU {tpus[1]}".replace("litepod", "e"), *options)), count)
-    found = re.fullmatch(r"\s*(\d{1,20})\s+(?!x |nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
-    if found and int(found[1]) > MOST_CLUSTER:
-        raise HardwareError(f"{int(found[1]):,} devices are more than can be planned.", [f"take {MOST_CLUSTER:,} at most"])
+    match = re.fullmatch(r"\s*(\d{1,20})\s+(?!x |nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
+    if match and int(match[1]) > MOST_CLUSTER:
+        raise HardwareError(f"{int(match[1]):,} devices are more than can be planned.", [f"take {MOST_CLUSTER:,} at most"])
     try:
         return parse_hardware(text)
     except HardwareError as error:
-        if found is None or found[2].casefold() in machines():
+        if match is None or match[2].casefold() in machines():
             raise
         try:
-            return resize_hardware(", ".join((found[2], *options)), int(found[1]))
+            return resize_hardware(", ".join((match[2], *options)), int(match[1]))
         except HardwareError as other:
             raise (error if "no hardware" in other.message else other) from None
 
 
 def read_model(config: str | Path) -> tuple[str, Architecture]:
-    """The name and the architecture of a `config.json`, or of a preset of the zoo. Raises `DocumentError`."""
+    """Return the name and architecture of a `config.json` or of a zoo preset. Raises `DocumentError`."""
     if not isinstance(config, str | Path):
         raise DocumentError(wrong_type("config", config, "a file or a model of the zoo"), ["write `llama3-8b`"])
     text, path = str(config), Path(config)
@@ -210,7 +222,9 @@ def read_model(config: str | Path) -> tuple[str, Architecture]:
 
 @cache
 def sizable_presets() -> Mapping[str, tuple[str, Any]]:
-    """The presets of the zoo whose architecture is read, each with its model and its configuration."""
+    """The zoo presets with a readable architecture: model name and configuration by preset."""
     zoo = [model for model in ALL_MODELS if f"zoo_{model.name}" in families()]
     presets = {preset: (model.name, config) for model in zoo for preset, config in model.presets.items()}
-    return {name: preset for name, preset in presets.items() if not getattr(preset[1], "alternate", False)}  # layers are of one kind
+    return {
+        name: preset for name, preset in presets.items() if not getattr(preset[1], "alternate", False)
+    }  # alternating layers cannot be read

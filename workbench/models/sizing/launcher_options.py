@@ -1,12 +1,13 @@
-"""How a layout is run: the options of MaxText, Megatron-LM, torchtitan, nanotron, DeepSpeed, and of vLLM for decoding.
+"""Launcher options for a layout: MaxText, Megatron-LM, torchtitan, nanotron, DeepSpeed, and vLLM for decoding.
 
-Each launcher gives its options and what it does not support of the layout. Names are those of MaxText's `base.yml`, Megatron Core's
-`arguments.py`, torchtitan's `job_config.py`, nanotron's and DeepSpeed's configuration and `vllm serve`, read in November 2026.
+Each launcher has options and a list of unsupported features. Names are those of MaxText's `base.yml`, Megatron Core's
+`arguments.py`, torchtitan's `job_config.py`, nanotron's and DeepSpeed's configuration and `vllm serve`, read in
+November 2026.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from workbench.errors import SearchError, unknown_name
@@ -17,7 +18,7 @@ from workbench.models.sizing.nearest_program import Workload
 
 @dataclass(frozen=True, slots=True)
 class LauncherOptions:
-    """The options of one launcher, as it reads them, and what of the layout it cannot do."""
+    """The options of one launcher in its own syntax, and the unsupported features of the layout."""
 
     launcher: str
     text: str
@@ -25,11 +26,14 @@ class LauncherOptions:
 
 
 def launcher_options(choice: ParallelLayout, workload: Workload, hardware: Hardware, only: str = "") -> tuple[LauncherOptions, ...]:
-    """The options of every launcher that can run such a step, or of the one that is named. Raises `SearchError` for an unknown one."""
-    known = DECODING if workload.is_inference else TRAINING
-    if only and only not in known:
-        raise SearchError(*unknown_name("launcher", only, known))
-    return tuple(make(choice, workload, hardware) for name, make in known.items() if only in ("", name))
+    """Options of all launchers for such a step, or of one. Raises `SearchError` for an unknown launcher."""
+    makers = DECODING if workload.is_inference else TRAINING
+    if only and only not in makers:
+        raise SearchError(*unknown_name("launcher", only, makers))
+    found = (make(choice, workload, hardware) for name, make in makers.items() if only in ("", name))
+    notes = _note(workload.optimizer != "adamw", f"the optimizer, {workload.optimizer}, is not among these options")
+    notes += _note(bool(workload.precision), f"{workload.precision} is not among these options")
+    return tuple(replace(each, unsupported=(*each.unsupported, *notes)) for each in found)
 
 
 def _note(condition: bool, text: str) -> tuple[str, ...]:
@@ -41,7 +45,7 @@ def _maxtext(choice: ParallelLayout, workload: Workload, hardware: Hardware) -> 
     sizes = {"tensor": choice.model, "expert": choice.expert, "fsdp" if sharded else "data": choice.data, "pipeline": choice.stages}
     room = hardware.axes[-1].size if hardware.axes[-1].name == "device" else choice.devices
     options: dict[str, object] = {}
-    for axis, size in sizes.items():  # the busiest axes inside a node or slice, what is left between them
+    for axis, size in sizes.items():  # the busiest axes go inside a node or slice, the rest between them
         inner = gcd(size, room)
         room //= inner
         options |= {f"ici_{axis}_parallelism": inner} if inner > 1 else {}
@@ -76,7 +80,7 @@ def _megatron(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launch
 
 
 def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
-    is_sharded = choice.zero != "" or choice.expert > 1  # its experts are shared by devices that shard the other weights, too
+    is_sharded = choice.zero != "" or choice.expert > 1  # expert parallelism requires sharding of the other weights
     parallelism = {
         "data_parallel_replicate_degree": 1 if is_sharded else choice.replicas,
         "data_parallel_shard_degree": choice.replicas if is_sharded else 1,
@@ -91,7 +95,9 @@ def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> Laun
         lines += ['pipeline_parallel_schedule = "1F1B"', f"pipeline_parallel_microbatch_size = {choice.micro_batch}"]
     lines += ['fsdp_reshard_after_forward = "never"'] if is_sharded and choice.zero != ZERO_3 else []
     lines += ["[activation_checkpoint]", f'mode = "{"full" if choice.recomputes else "selective"}"']
-    notes = _note(choice.zero == ZERO_1, "it has no ZeRO 1: FSDP without resharding after the forward pass is ZeRO 2, and holds no more")
+    notes = _note(
+        choice.zero == ZERO_1, "it has no ZeRO 1: FSDP without resharding after the forward pass is ZeRO 2, which holds no more memory"
+    )
     return LauncherOptions("torchtitan", "\n".join(lines), notes)
 
 
@@ -105,7 +111,7 @@ def _nanotron(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launch
     lines += [f"  recompute_layer: {str(choice.recomputes).lower()}", "optimizer:", f"  zero_stage: {1 if choice.zero else 0}"]
     lines += ["tokens:", f"  sequence_length: {workload.seq}", f"  micro_batch_size: {choice.micro_batch}"]
     lines += [f"  batch_accumulation_per_replica: {choice.micro_batches}"]
-    notes = _note(choice.zero == ZERO_3, "it has no ZeRO 3: weights and gradients are whole on each replica, and may not fit")
+    notes = _note(choice.zero == ZERO_3, "it has no ZeRO 3: each replica holds all weights and gradients, which may not fit")
     return LauncherOptions("nanotron", "\n".join(lines), notes)
 
 
@@ -119,10 +125,10 @@ def _deepspeed(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launc
         "zero_optimization": {"stage": stage},
     }
     values |= {"tensor_parallel": {"autotp_size": choice.model}} if choice.model > 1 else {}
-    notes = _note(choice.stages > 1, f"{choice.stages} stages are said in the model: `PipelineModule(layers, num_stages={choice.stages})`")
-    notes += _note(choice.expert > 1, f"experts are said in the model: `deepspeed.moe.layer.MoE(..., ep_size={choice.expert})`")
-    notes += _note(choice.recomputes, "recomputation is said in the model: `deepspeed.checkpointing` or `gradient_checkpointing_enable()`")
-    notes += _note(stage == 3 and choice.model > 1, "AutoTP goes with ZeRO 0 to 2 alone")
+    notes = _note(choice.stages > 1, f"set {choice.stages} stages in the model: `PipelineModule(layers, num_stages={choice.stages})`")
+    notes += _note(choice.expert > 1, f"set experts in the model: `deepspeed.moe.layer.MoE(..., ep_size={choice.expert})`")
+    notes += _note(choice.recomputes, "set recomputation in the model: `deepspeed.checkpointing` or `gradient_checkpointing_enable()`")
+    notes += _note(stage == 3 and choice.model > 1, "AutoTP works only with ZeRO 0 to 2")
     return LauncherOptions("DeepSpeed", json.dumps(values), notes)
 
 

@@ -1,10 +1,11 @@
-"""The zoo's program that is nearest to an architecture, and what it does not have of it."""
+"""The zoo program nearest to an architecture, and the differences between them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.core.tensor import Role
@@ -14,23 +15,32 @@ from workbench.models.sizing.architecture import Architecture, pad_vocab
 
 FUSED = "attention norm activation rotary loss"
 RECOMPUTE = ("kernels", "full")
-"""What a layer computes again in its backward pass: what kernels can make of what is kept, or all of it."""
+"""Recomputation of a layer in its backward pass: results of kernels with kept operands, or everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a step is given: `batch` sequences of `seq` tokens; `is_inference` for one token of each, after `seq` cached ones. `compute` is
-    the type of products."""
+    """The inputs of a step: `batch` sequences of `seq` tokens, or with `is_inference` one token each after `seq` cached ones.
+
+    `compute` is the type of products, `optimizer` a name of `tracing.named_optimizers`, `precision` a word of `FLOAT8`
+    if weight products use it.
+    """
 
     seq: int
     batch: int
     is_inference: bool = False
     compute: str = "bfloat16"
+    optimizer: str = "adamw"
+    precision: str = ""
+
+    def copies_kv_heads(self, architecture: Architecture) -> bool:
+        """Whether a tensor-parallel axis may exceed the number of key-value heads, with copies of them on its devices."""
+        return self.is_inference and not (architecture.experts or architecture.kv_rank)
 
 
-def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels") -> Program:
+def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels", kv_copies: int = 1) -> Program:
     """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments, or a decoding step
-    with bfloat16 weights and cache.
+    with bfloat16 weights and cache, whose heads of keys and values have so many copies.
 
     Raises `DocumentError` where the zoo has none.
     """
@@ -41,14 +51,16 @@ def nearest_program(architecture: Architecture, workload: Workload, recompute: s
     if workload.is_inference:
         if model == "t5" or architecture.kind != "decoder":
             raise DocumentError(
-                f"The zoo has no decoding step of a model of the family {architecture.family}; it has one of decoders.",
+                f"The zoo has no decode step for the family {architecture.family}, only for decoders.",
                 ["leave out `--inference`: a training step can be planned"],
             )
+        sizes |= {"kv_copies": kv_copies} if kv_copies > 1 else {}
         return build(f"{model}_decode", **sizes, weights="bfloat16", cache="bfloat16", context=workload.seq)
+    sizes["optimizer"], precision = workload.optimizer, Precision.parse(workload.precision)
     if model == "t5":
-        program = build(model, **sizes)
-        return program if recompute == "kernels" else program.variant(remat=Remat.parse(recompute))
-    return build(model, **sizes, recompute=recompute, params="float32")
+        remat = Remat.parse("" if recompute == "kernels" else recompute)
+        return build(model, **sizes).variant(remat=remat, precision=precision)
+    return build(model, **sizes, recompute=recompute, params="float32").variant(precision=precision)
 
 
 def _model_of(architecture: Architecture) -> str:
@@ -58,7 +70,7 @@ def _model_of(architecture: Architecture) -> str:
 
 
 def has_all_biases(architecture: Architecture) -> bool:
-    """Whether every product of a layer has a bias, which the zoo's decoder has or has not."""
+    """Whether every product of a layer has a bias; the zoo's decoder has all biases or none."""
     return {"qkv", "output", "mlp"} <= set(architecture.biases)
 
 
@@ -95,7 +107,7 @@ def _mixture_sizes(architecture: Architecture, _: Workload) -> Mapping[str, Any]
 
 
 def _query_rank(architecture: Architecture) -> int:
-    """The rank of the queries' latent; where they are projected in one product, the rank that two products of as many weights have."""
+    """Rank of the query latent; for queries projected in one product, that of two products with as many weights."""
     width = architecture.heads * (architecture.d_head + architecture.d_rotary)
     return architecture.q_rank or round(architecture.d_model * width / (architecture.d_model + width) / 128) * 128 or 128
 
@@ -120,12 +132,11 @@ _SIZES: Mapping[str, Callable[[Architecture, Workload], Mapping[str, Any]]] = {
 
 
 def program_parameters(program: Program) -> int:
-    """The parameters that a program holds."""
     return sum(prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
 
 
 def list_approximations(architecture: Architecture, workload: Workload, program: Program) -> tuple[str, ...]:
-    """What the program does differently from the model, and by how much that changes the parameters; empty where nothing differs."""
+    """List the differences between program and model, with the change in parameters; empty if there are none."""
     planned, exact = program_parameters(program), architecture.parameters
     share = planned / exact - 1
     notes = tuple(_differences(architecture, workload))

@@ -1,4 +1,4 @@
-"""`plan_config`: does a model fit on a cluster, how long does it take, on how many devices, and with which layouts."""
+"""`plan_config`: whether a model fits on a cluster, the time and devices it needs, and the best layouts."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +17,9 @@ from workbench.models.sizing.plan_layout import LayoutPlanner, PlannedLayout, es
 from workbench.plan.plan import Plan
 
 MOST_DEVICES = 1 << 16
-ALIKE = 0.1  # a share of the step time or price that outlines do not tell apart
-PLENTY = 0.9  # a share of the memory below which an outline is sure to fit
-FIRST_LAYOUT = 10.0  # times `seconds`: after so long the search ends even where no layout was planned yet
+ALIKE = 0.1  # relative difference of step time or price that outlines cannot resolve
+PLENTY = 0.9  # share of the memory below which an outline is certain to fit
+FIRST_LAYOUT = 10.0  # multiple of `seconds` after which the search ends even without a planned layout
 
 
 def plan_config(
@@ -30,6 +30,8 @@ def plan_config(
     batch: int | str | None = None,
     seq: int | str | None = None,
     inference: bool = False,
+    optimizer: str = "adamw",
+    precision: str = "",
     seconds: float = 2.0,
     on_progress: Callable[[ClusterAnswer], None] | None = None,
     plan_class: type[Plan] = Plan,
@@ -37,15 +39,18 @@ def plan_config(
     """Whether a model fits on a cluster, and its fastest, smallest and cheapest layouts: `plan_config("config.json", "64 H100")`.
 
     - `config`: a Hugging Face `config.json`, the folder that holds one, or a preset of the zoo; nothing is downloaded;
-    - `batch`: sequences of a step, `512`, or tokens, `"4M"`; of `inference`, sequences that are decoded at once after `seq` cached tokens;
-    - `seconds`: how long layouts are planned; the ones that are not planned by then have estimated figures. One is planned in any case.
+    - `batch`: the batch of a step in sequences, `512`, or in tokens, `"4M"`; with `inference`, the number of sequences to decode, each
+      with `seq` cached tokens;
+    - `optimizer`: a name, such as `"lion"` (`wb.optimizer`);
+    - `precision`: `"float8"` or `"float8 rowwise"` for the weight products of layers;
+    - `seconds`: the time limit for planning layouts. At least one layout is planned; the figures of the others are estimates.
 
-    `print` what comes back. Raises `DocumentError` for a model that cannot be read, `HardwareError` for an unknown cluster and
-    `SearchError` for numbers that cannot be.
+    `print` the result. Raises `DocumentError` for a model that cannot be read, `HardwareError` for an unknown cluster,
+    `TraceError` for an unknown optimizer and `SearchError` for invalid numbers.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise SearchError(wrong_type("seconds", seconds, "a number of seconds"), ["write `seconds=10`"])
-    question = read_question(config, on, tokens=tokens, batch=batch, seq=seq, inference=inference)
+    question = read_question(config, on, tokens=tokens, batch=batch, seq=seq, inference=inference, optimizer=optimizer, precision=precision)
     sizing = _Sizing(question, time.monotonic(), seconds, LayoutPlanner(question, plan_class))
     for answer in sizing.answers():
         if on_progress is not None:
@@ -55,8 +60,6 @@ def plan_config(
 
 @dataclass
 class _Sizing:
-    """One question being answered: the outlines by number of devices, and what was planned."""
-
     question: ClusterQuestion
     started: float
     seconds: float
@@ -67,15 +70,15 @@ class _Sizing:
     outlined: int = 0
 
     def answers(self) -> Iterator[ClusterAnswer]:
-        """Plan one layout after another, for each goal in turn, until time is over or no outline is better than what was planned."""
+        """Plan layouts for each goal in turn until time is over or no outline is better than the planned layouts."""
         self._outline_cluster()
         yield self.answer()
-        while not self._is_over() and ((found := list(self._next_round())) or self._outline_more()):
-            for goal in found:
+        while not self._is_over() and ((goals := list(self._next_round())) or self._outline_more()):
+            for goal in goals:
                 if not self._is_over() and (best := self._most_promising(goal)) is not None:
                     self._plan(best)
                     yield self.answer()
-        while not self._candidates() and self._outline_more():  # what was planned did not fit: more devices, as far as outlines say
+        while not self._candidates() and self._outline_more():  # planned layouts did not fit, so try outlines on more devices
             pass
 
     def _is_over(self) -> bool:
@@ -83,7 +86,6 @@ class _Sizing:
         return spent > (self.seconds if any(self.planned.values()) else FIRST_LAYOUT * self.seconds)
 
     def _outline_cluster(self) -> None:
-        """Outlines on every power of two of the cluster's devices, and on all of them."""
         size = self.question.hardware.size
         for count in dict.fromkeys((*powers_of_two(size), size)):
             self._outline(count)
@@ -91,7 +93,7 @@ class _Sizing:
             self._outline_more()
 
     def _outline_more(self) -> bool:
-        """Outlines on more devices than the cluster has, where nothing fits there; whether there are any."""
+        """Outline layouts on more devices than the cluster has, if nothing fits there; returns whether there are any."""
         if self._fitting():
             return False
         before = len(self.outlines)
@@ -101,7 +103,7 @@ class _Sizing:
         return len(self.outlines) > before
 
     def _outline(self, count: int) -> bool:
-        """Outline the choices on so many devices; whether there is such hardware."""
+        """Outline the layouts on `count` devices; returns whether such hardware exists."""
         whole = self.question.hardware
         try:
             hardware = whole if count == whole.size else resize_hardware(whole, count)
@@ -115,7 +117,7 @@ class _Sizing:
         return True
 
     def _ratios(self) -> tuple[float, float]:
-        """How far planned step times and memory are from their outlines, in the middle: it corrects the outlines that are left."""
+        """Median ratios of planned to outlined step time and memory, to correct the remaining outlines."""
         pairs = [(self.outlines[key], layout) for key, layout in self.planned.items() if layout is not None]
         if not pairs:
             return 1.0, 1.0
@@ -125,18 +127,19 @@ class _Sizing:
         )
 
     def _candidates(self, *, hopeful: bool = False) -> list[PlannedLayout]:
-        """What is left, with its outline corrected, as far as it fits so. `hopeful` corrects no step time upward: few layouts were planned,
-        and what is left may be better than they say."""
+        """Corrected outlines that fit and are not planned; `hopeful` does not increase step times, as few planned
+        layouts say little.
+        """
         time_ratio, memory_ratio = self._ratios()
         time_ratio = min(1.0, time_ratio) if hopeful else time_ratio
-        found = []
+        layouts = []
         for (count, choice), outline in self.outlines.items():
             if (count, choice) not in self.planned:
                 hardware = self.hardware[count]
                 corrected = Outline(choice, outline.seconds * time_ratio, outline.memory * memory_ratio, outline.held)
                 if corrected.memory <= hardware.chip.memory:
-                    found.append(estimated_layout(corrected, hardware))
-        return found
+                    layouts.append(estimated_layout(corrected, hardware))
+        return layouts
 
     def _best(self, goal: str, layouts: list[PlannedLayout]) -> PlannedLayout | None:
         return min(layouts, key=GOALS[goal], default=None)
@@ -145,13 +148,12 @@ class _Sizing:
         return [layout for layout in self.planned.values() if layout is not None and layout.fits]
 
     def _most_promising(self, goal: str) -> PlannedLayout | None:
-        """The outline that is the best for a goal, where it is better than everything planned. Of the ones that are about as good it is the
-        one that is planned in the least time: with micro-batches of a size that was traced already, with few stages."""
+        """The best outline for a goal, or a similar one that is faster to plan, if better than all planned."""
         key, best = GOALS[goal], self._best(goal, self._fitting())
-        left = sorted(self._candidates(hopeful=True), key=key)
-        if not left or (best is not None and key(left[0]) >= key(best)):
+        remaining = sorted(self._candidates(hopeful=True), key=key)
+        if not remaining or (best is not None and key(remaining[0]) >= key(best)):
             return None
-        return min([layout for layout in left if self._is_alike(goal, layout, left[0])] or left[:1], key=self._effort)
+        return min([layout for layout in remaining if self._is_alike(goal, layout, remaining[0])] or remaining[:1], key=self._effort)
 
     def _is_alike(self, goal: str, layout: PlannedLayout, first: PlannedLayout) -> bool:
         if goal == "fewest devices":
@@ -174,12 +176,13 @@ class _Sizing:
             self.planned[key] = None
 
     def answer(self, *, with_approximations: bool = False) -> ClusterAnswer:
-        """The answer as far as it is known."""
         layouts = self._layouts()
         size = self.question.hardware.size
         fits = any(layout.devices <= size for layout in layouts.values())
         least = None if fits else Outliner(self.question.architecture, self.question.workload, self.question.hardware).least_outline()
-        program = self.planner.program(next(iter(self.planner.programs), "kernels")) if with_approximations else None
+        program = (
+            self.planner.program(next((recompute for recompute, _ in self.planner.programs), "kernels")) if with_approximations else None
+        )
         return ClusterAnswer(
             self.question,
             layouts,
@@ -196,18 +199,19 @@ class _Sizing:
         )
 
     def _layouts(self) -> Mapping[str, PlannedLayout]:
-        """The best planned layout of each goal; an outline where none is planned that fits, or where it is clearly better."""
-        found = {}
+        layouts = {}
         fitting = self._fitting()
-        candidates = [each for each in self._candidates() if each.memory <= PLENTY * each.hardware.chip.memory] or self._candidates()
+        candidates = [
+            layout for layout in self._candidates() if layout.memory <= PLENTY * layout.hardware.chip.memory
+        ] or self._candidates()
         size = self.question.hardware.size
         for goal, key in GOALS.items():
-            known, outlined = self._best(goal, fitting), self._best(goal, candidates)
-            if known is None or (outlined is not None and key(outlined)[0] < (1 - ALIKE) * key(known)[0]):
-                known = outlined
-            if known is not None:
-                found[goal] = known
-        if any(layout.devices <= size for layout in found.values()):
-            return found
-        fewest = found.get("fewest devices")
+            chosen, outlined = self._best(goal, fitting), self._best(goal, candidates)
+            if chosen is None or (outlined is not None and key(outlined)[0] < (1 - ALIKE) * key(chosen)[0]):
+                chosen = outlined
+            if chosen is not None:
+                layouts[goal] = chosen
+        if any(layout.devices <= size for layout in layouts.values()):
+            return layouts
+        fewest = layouts.get("fewest devices")
         return {} if fewest is None else {"fewest devices": fewest}

@@ -1,4 +1,4 @@
-"""From a layout choice to a plan and its figures, as the planner has them."""
+"""Plans of parallel layouts, and their figures from the planner."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ from workbench.pipeline.balance import apply_edit
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe
+from workbench.reports.figure_ranges import KERNELS, STEP, Range
 from workbench.reports.report import Report
-from workbench.reports.report_details import KERNELS, STEP, Range
 from workbench.units import format_seconds
 
 ESTIMATED, PLANNED = "estimated", "planned"
@@ -31,40 +31,44 @@ ESTIMATED, PLANNED = "estimated", "planned"
 
 @dataclass
 class LayoutPlanner:
-    """The plans of one question, of a class of plans. It keeps the programs that it has built, by what they recompute."""
+    """The plans of one question, of a class of plans. It keeps the programs that it has built, by what they recompute and how
+    often a head of keys and values is there."""
 
     question: ClusterQuestion
     plan_class: type[Plan] = Plan
-    programs: dict[str, Program] = field(default_factory=dict)
+    programs: dict[tuple[str, int], Program] = field(default_factory=dict)
 
-    def program(self, recompute: str) -> Program:
-        if recompute not in self.programs:
-            self.programs[recompute] = nearest_program(self.question.architecture, self.question.workload, recompute)
-        return self.programs[recompute]
+    def program(self, recompute: str, model: int = 1) -> Program:
+        """The program for a tensor-parallel axis of so many devices."""
+        architecture, workload = self.question.architecture, self.question.workload
+        key = recompute, max(1, model // architecture.kv_heads) if workload.copies_kv_heads(architecture) else 1
+        if key not in self.programs:
+            self.programs[key] = nearest_program(architecture, workload, *key)
+        return self.programs[key]
 
     def plan(self, choice: ParallelLayout, hardware: Hardware) -> Plan:
-        """The plan of a choice on hardware of so many devices. Raises `WorkbenchError` where it is illegal."""
+        """Return the plan of a layout on hardware with as many devices. Raises `WorkbenchError` if it is illegal."""
         decodes = self.question.workload.is_inference
         mesh = choice.mesh.replace("stage:1", "").strip() if decodes else choice.mesh
         pipeline = None if decodes else f"stages:{choice.stages} micro_batches:{choice.micro_batches} schedule:1f1b remat:never"
         name = f"{self.question.name} on {hardware}"
-        plan = self.plan_class(self.program(choice.recompute), mesh or "data:1", "", name, hardware, pipeline=pipeline)
+        plan = self.plan_class(self.program(choice.recompute, choice.model), mesh or "data:1", "", name, hardware, pipeline=pipeline)
         plan = apply_recipes(plan, _recipes_of(choice, decodes))
         return plan if decodes or choice.model == 1 else _with_sequence_parallel(plan)
 
     def evaluate(self, choice: ParallelLayout, hardware: Hardware) -> "PlannedLayout":
-        """The layout with the planner's figures. Raises `WorkbenchError` where it is refused."""
+        """Return the layout with the planner's figures. Raises `WorkbenchError` if it is refused."""
         plan = self.plan(choice, hardware)
         if plan.pipeline is not None:
             staged = pipeline_report(plan)
             return PlannedLayout(choice, hardware, staged.seconds, max(staged.simulated.peaks), PLANNED, plan)
-        found = estimate(plan)
-        assert found.step_time is not None  # the plan has hardware
-        return PlannedLayout(choice, hardware, found.step_time.total, found.memory.peak, PLANNED, plan)
+        estimated = estimate(plan)
+        assert estimated.step_time is not None  # the plan has hardware
+        return PlannedLayout(choice, hardware, estimated.step_time.total, estimated.memory.peak, PLANNED, plan)
 
 
 def apply_recipes(plan: Plan, names: Iterable[str]) -> Plan:
-    """The plan after these recipes, in order. Raises `RecipeError` where one does not apply."""
+    """Apply recipes to a plan in order. Raises `RecipeError` if one does not apply."""
     for name in names:
         plan = apply_edit(plan, find_recipe(name).edit(plan))
     return plan
@@ -78,7 +82,6 @@ def _recipes_of(choice: ParallelLayout, decodes: bool) -> list[str]:
 
 
 def _with_sequence_parallel(plan: Plan) -> Plan:
-    """The plan with sequences sharded between the products, where that is possible."""
     try:
         return apply_recipes(plan, ["sequence_parallel"])
     except RecipeError:
@@ -87,8 +90,7 @@ def _with_sequence_parallel(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class PlannedLayout:
-    """A layout on a number of devices with its figures: the planner's, or where no time was left the outline's. Seconds are of a step,
-    bytes of the fullest device."""
+    """A layout with planned or outlined figures: `seconds` per step, `memory` in bytes on the fullest device."""
 
     choice: ParallelLayout
     hardware: Hardware
@@ -113,13 +115,13 @@ class PlannedLayout:
 
     @property
     def price(self) -> float:
-        """What a step costs in dollars; in seconds of devices where no price is known, which orders layouts as well."""
+        """Dollars per step; device-seconds without a known price, which gives the same order."""
         hourly = self.hardware.hourly_price
         return self.seconds * (self.devices if hourly is None else hourly / 3600)
 
     @cached_property
     def report(self) -> Report | None:
-        """The report of the plan, of its fullest stage; `None` where it was not planned."""
+        """The report of the plan, for its fullest stage; `None` if it was not planned."""
         if self.plan is None:
             return None
         try:
@@ -129,21 +131,21 @@ class PlannedLayout:
 
     @property
     def by_role(self) -> Mapping[Role, int]:
-        """Bytes of the fullest device by role; empty where it was not planned."""
         return self.report.memory.by_role if self.report else {}
 
     @cached_property
     def step_range(self) -> tuple[Range, str] | None:
-        """The range of the step time, and what it is taken from; `None` where nothing is known of the platform, or nothing was planned."""
+        """Range of the step time, with its source; `None` if not planned or without known errors."""
         if self.tier != PLANNED:
             return None
         platform = self.hardware.chip.platform
         if self.report is not None and STEP in self.report.ranges and self.plan is not None and self.plan.pipeline is None:
-            return self.report.ranges[STEP], "nine in ten programs that the compiler was asked about"
+            return self.report.ranges[STEP], "nine in ten compiled programs"
         if (errors := residuals().get((KERNELS, PLANNED, platform))) is not None:
-            source = f"kernel times of {errors.cases} programs that the compiler was asked about"
+            source = f"kernel times of {errors.cases} compiled programs"
             return Range(self.seconds * errors.low, self.seconds * errors.high), source
-        trains = self.plan is not None and self.plan.pipeline is not None  # the published runs are of training
+        plan = self.plan  # the published runs are of training, none of them in float8
+        trains = plan is not None and plan.pipeline is not None and not plan.program.precision.products
         if trains and (runs := published_runs().get(platform)) is not None:
             source = f"{runs['cases']} published runs on A100 and H100, without a fit"
             return Range(self.seconds * runs["low"], self.seconds * runs["high"]), source
@@ -152,7 +154,7 @@ class PlannedLayout:
 
 @cache
 def published_runs() -> Mapping[str, Any]:
-    """Measured step times over planned ones, by platform, read from `published_runs.toml`."""
+    """Ratios of measured to planned step times by platform, read from `published_runs.toml`."""
     return tomllib.loads(Path(__file__).with_name("published_runs.toml").read_text(encoding="utf-8"))
 
 

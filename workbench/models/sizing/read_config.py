@@ -1,4 +1,4 @@
-"""Read a Hugging Face `config.json` into an `Architecture`, by the table of families in `config_families.toml`. Nothing is downloaded."""
+"""Reader of Hugging Face `config.json` files, driven by the families in `config_families.toml`. Nothing is downloaded."""
 
 import json
 import re
@@ -17,16 +17,16 @@ from workbench.models.sizing.architecture import Architecture
 FAMILIES_FILE = Path(__file__).with_name("config_families.toml")
 CONFIG_NAME = "config.json"
 MOST_SIZE = 1 << 24
-"""The largest size that a file may have: 50 times the largest published vocabulary."""
+"""Maximum size in a file: 50 times the largest published vocabulary."""
 MOST_LAYERS = 1 << 12
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]*\w(?<!\.json)")
 NESTED = ("text_config", "llm_config", "language_config")
-"""Where a model that also reads pictures or sound has the configuration of its language model."""
+"""Keys of the language model configuration in multimodal models."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """How the files of one family are read; `config_families.toml` describes each field."""
+    """Rules for reading the files of one family; `config_families.toml` describes each field."""
 
     name: str
     about: str
@@ -42,7 +42,7 @@ class Family:
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Every family by its name, each with the table of the one that it is like."""
+    """Load all families by name, each merged with the family it is based on."""
     tables = tomllib.loads(FAMILIES_FILE.read_text(encoding="utf-8"))
     return {name: Family(name, **_merge_table(name, tables)) for name in tables}
 
@@ -54,9 +54,9 @@ def _merge_table(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> Architecture:
-    """The architecture in a `config.json`, or in the folder that holds it.
+    """Read the architecture from a `config.json`, or from the folder that holds it.
 
-    Raises `DocumentError` for a file that cannot be read or is not JSON, for an unknown family, and for sizes that cannot be.
+    Raises `DocumentError` for a file that cannot be read or is not JSON, for an unknown family, and for invalid sizes.
     """
     file = Path(path)
     file = file / CONFIG_NAME if file.is_dir() else file
@@ -71,43 +71,43 @@ def read_config(path: str | Path) -> Architecture:
             ways_out.insert(0, f"nothing is downloaded: fetch it with `hf download {path} config.json --local-dir .`")
         raise DocumentError(f"{name} cannot be read: {error.strerror or error}.", ways_out) from None
     except (UnreadableError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{name} is not JSON that can be read: {error}.", ["give the `config.json` of the model"]) from None
+        raise DocumentError(f"{name} is not valid JSON: {error}.", ["give the `config.json` of the model"]) from None
     return read_architecture(values, name)
 
 
 def read_architecture(values: Any, name: str = f"`{CONFIG_NAME}`") -> Architecture:
-    """The architecture that the values of a `config.json` describe; `name` is what errors call the file. Raises `DocumentError`."""
+    """Read the values of a `config.json`; `name` is the file in errors. Raises `DocumentError`."""
     if not isinstance(values, Mapping):
-        raise DocumentError(f"{name} holds no object of settings.", ["give the `config.json` of the model"])
+        raise DocumentError(f"{name} does not contain a JSON object.", ["give the `config.json` of the model"])
     nested = next((values[key] for key in NESTED if isinstance(values.get(key), Mapping)), None)
-    if nested is not None:  # the keys outside it count where it says nothing: its `model_type` is often there
+    if nested is not None:  # outer keys are defaults: `model_type` is often there
         values = {**values, **nested}
     family = _find_family(values.get("model_type"), name)
     return _Reading(family, _with_absent(family, values), name).make()
 
 
 def read_preset(model: str, preset: Any) -> Architecture:
-    """The architecture of a configuration of the zoo, which is read as a file is."""
+    """Read the architecture of a zoo configuration, like that of a file."""
     values = {key: value for key, value in asdict(preset).items() if value != 0 or isinstance(value, bool)}
     family = families()[f"zoo_{model}"]
     return _Reading(family, _with_absent(family, values), f"`{model}`").make()
 
 
 def _find_family(model_type: Any, name: str) -> Family:
-    known = {each: family for family in families().values() for each in family.model_types}  # the zoo's have none
+    family_of = {type_: family for family in families().values() for type_ in family.model_types}  # zoo families have none
     if model_type is None:
-        raise DocumentError(f"{name} has no `model_type`.", [f"add one of {', '.join(f'`{each}`' for each in known)}"])
-    if not isinstance(model_type, str) or model_type not in known:
-        message, ways_out = unknown_name("`model_type`", model_type if isinstance(model_type, str) else str(model_type), known)
+        raise DocumentError(f"{name} has no `model_type`.", [f"add one of {', '.join(f'`{type_}`' for type_ in family_of)}"])
+    if not isinstance(model_type, str) or model_type not in family_of:
+        message, ways_out = unknown_name("`model_type`", model_type if isinstance(model_type, str) else str(model_type), family_of)
         abouts = ", ".join(family.about for family in families().values() if family.model_types)
         raise DocumentError(
-            f"{name}: {message} These are the families {abouts}.", [*ways_out, "give the nearest family's `model_type` to the file"]
+            f"{name}: {message} These are the families {abouts}.", [*ways_out, "set `model_type` in the file to the most similar family"]
         )
-    return known[model_type]
+    return family_of[model_type]
 
 
 def _with_absent(family: Family, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values with those that transformers leaves out of the file."""
+    """The values, completed by defaults that transformers omits from the file."""
     labels = values.get("id2label")
     counted = {"num_labels": len(labels)} if isinstance(labels, Mapping) and labels else {}
     return {**family.absent, **counted, **{key: value for key, value in values.items() if value is not None}}
@@ -115,8 +115,6 @@ def _with_absent(family: Family, values: Mapping[str, Any]) -> Mapping[str, Any]
 
 @dataclass
 class _Reading:
-    """One file being read: fields are found as they are asked for, and verified."""
-
     family: Family
     values: Mapping[str, Any]
     name: str
@@ -125,24 +123,24 @@ class _Reading:
     def make(self) -> Architecture:
         self._verify_only()
         fixed, biases = self._apply_rules()
-        sizes = {each.name for each in fields(Architecture) if each.type is int}
-        required = {each.name for each in fields(Architecture) if each.default is MISSING}
-        found: dict[str, Any] = {}
-        for name in (each.name for each in fields(Architecture)):
+        sizes = {attribute.name for attribute in fields(Architecture) if attribute.type is int}
+        required = {attribute.name for attribute in fields(Architecture) if attribute.default is MISSING}
+        settings: dict[str, Any] = {}
+        for name in (attribute.name for attribute in fields(Architecture)):
             if name in fixed:
-                found[name] = self._number(fixed[name]) if name in sizes else fixed[name]
+                settings[name] = self._number(fixed[name]) if name in sizes else fixed[name]
             elif name in self.family.read or name in self.family.derive:
-                found[name] = self.find(name, required=name in required)
-        made = {key: value for key, value in found.items() if value is not None} | {"biases": biases, "family": self.family.about}
-        made["tied"] = made.get("tied", False) is True
-        made["quantized"] = self._quantization()
-        self._verify_sizes(made)
-        return Architecture(**made, stem=sum(prod(map(self._number, term)) for term in self.family.stem))
+                settings[name] = self.find(name, required=name in required)
+        arguments = {key: value for key, value in settings.items() if value is not None} | {"biases": biases, "family": self.family.about}
+        arguments["tied"] = arguments.get("tied", False) is True
+        arguments["quantized"] = self._quantization()
+        self._verify_sizes(arguments)
+        return Architecture(**arguments, stem=sum(prod(map(self._number, term)) for term in self.family.stem))
 
     def find(self, name: str, *, required: bool) -> Any:
-        """A field as the file has it, else as it is derived; `None` where it has neither and need not."""
+        """Return a field from the file, else derived from other fields, else `None` unless it is required."""
         if name not in self.known:
-            key = next((each for each in self.family.read.get(name, ()) if each in self.values), None)
+            key = next((candidate for candidate in self.family.read.get(name, ()) if candidate in self.values), None)
             if key is not None:
                 self.known[name] = self._verify(key, self.values[key], name)
             elif name in self.family.derive:
@@ -154,25 +152,24 @@ class _Reading:
         return self.known[name]
 
     def _quantization(self) -> str:
-        """The method and bits that the file names; empty where its weights are not quantized."""
         config = self.values.get("quantization_config")
         if not isinstance(config, Mapping):
             return ""
         method, bits = config.get("quant_method"), config.get("bits")
-        named = method if isinstance(method, str) and method else "a method it does not name"
-        return f"{named[:40]}, {bits} bits" if isinstance(bits, int) and not isinstance(bits, bool) else named[:40]
+        label = method if isinstance(method, str) and method else "a method it does not name"
+        return f"{label[:40]}, {bits} bits" if isinstance(bits, int) and not isinstance(bits, bool) else label[:40]
 
     def _number(self, text: str | int) -> int:
-        """A number, or a product or quotient of fields and of the file's own names: `d_model / heads`."""
+        """Evaluate a number, or a product or quotient of fields and of keys of the file: `d_model / heads`."""
         if isinstance(text, int):
             return text
         if " / " in text:
-            upper, lower = (self._number(each) for each in text.split(" / "))
+            upper, lower = (self._number(factor) for factor in text.split(" / "))
             if not lower or upper % lower:
-                raise DocumentError(f"{self.name}: `{text}` is {upper} / {lower}, which is no whole number.", ["correct one of them"])
+                raise DocumentError(f"{self.name}: `{text}` is {upper} / {lower}, which is not a whole number.", ["correct one of them"])
             return upper // lower
         if " * " in text:
-            return prod(self._number(each) for each in text.split(" * "))
+            return prod(self._number(factor) for factor in text.split(" * "))
         if text.isdecimal():
             return int(text)
         if text in self.family.read or text in self.family.derive:
@@ -182,12 +179,16 @@ class _Reading:
         return int(self._verify(text, self.values[text], text))
 
     def _verify(self, key: str, value: Any, name: str) -> Any:
-        """A value of the file: a truth value for `tied`, else a size; 0 where the architecture has a default for it."""
+        """Verify a value: a bool for `tied`, else a size; 0 is valid if the field has a default."""
         if name == "tied":
             if not isinstance(value, bool):
                 raise self._wrong(key, value, "true or false")
             return value
-        optional = {each.name for each in fields(Architecture) if each.default == 0} | {"n_shared_experts", "type_vocab_size", "classes"}
+        optional = {attribute.name for attribute in fields(Architecture) if attribute.default == 0} | {
+            "n_shared_experts",
+            "type_vocab_size",
+            "classes",
+        }
         least, most = 0 if name in optional else 1, MOST_LAYERS if "layers" in name else MOST_SIZE
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._wrong(key, value, f"a whole number from {least} to {most:,}")
@@ -210,7 +211,7 @@ class _Reading:
         heads, kv_heads = found["heads"], found["kv_heads"]
         if kv_heads == 0 or heads % kv_heads:
             raise DocumentError(
-                f"{self.name} has {heads} heads of queries and {kv_heads} of keys, which do not divide them.", ["correct one"]
+                f"{self.name} has {heads} query heads, which are not a multiple of its {kv_heads} key heads.", ["correct one"]
             )
         experts, top_k = found.get("experts", 0), found.get("top_k", 0)
         if experts and not 1 <= top_k <= experts:
@@ -218,12 +219,12 @@ class _Reading:
         if experts and found.get("dense_layers", 0) >= found["layers"]:
             dense = found["dense_layers"]
             raise DocumentError(
-                f"{self.name} has {found['layers']} layers, of which {dense} are dense: none has experts.", ["correct one of them"]
+                f"{self.name} has {found['layers']} layers, {dense} of them dense: none has experts.", ["correct one of them"]
             )
 
     def _missing(self, *keys: str) -> DocumentError:
-        names = " or ".join(f"`{each}`" for each in keys)
-        return DocumentError(f"{self.name} has no {names}, which a model of the family {self.family.about} needs.", [f"add {names}"])
+        names = " or ".join(f"`{key}`" for key in keys)
+        return DocumentError(f"{self.name} has no {names}, which the model family {self.family.about} requires.", [f"add {names}"])
 
     def _wrong(self, key: str, value: Any, expected: str) -> DocumentError:
         return DocumentError(

@@ -1,1 +1,1 @@
-"""Why a value has its sharding: where each mesh axis came from, step by step, and which axes it won against."""
+"""Explains a value's sharding: the origin of each mesh axis, the propagation steps, and the axes it won against."""

@@ -1,8 +1,7 @@
-"""The factor graph: each operation with its tensors, and which dimensions of them are the same factor (Shardy's op sharding rules). Plain
-Python.
+"""The factor graph: which dimensions of an operation's tensors are the same factor (Shardy's op sharding rules).
 
-A data-flow edge (Shardy) gives one sharding to all that a loop carries, a branch yields or a `shard_map` passes in and out; the values on
-one edge are one value here.
+A Shardy data-flow edge gives one sharding to all values that a loop carries, a branch yields or a `shard_map` passes in
+or out; the values on one edge are one value here. No MLIR objects are kept.
 """
 
 import functools
@@ -33,12 +32,13 @@ RETURN, GROUP = "return", "sharding group"
 
 
 class OperationFactors(NamedTuple):
-    """One operation: its tensors (operands, then results) by number, their dimensions' factors, the factors' sizes.
+    """The tensors of one operation (operands, then results) by number, with the factors of their dimensions and the
+    factors' sizes.
 
     - `op`: its number in the program, that of the loop or branch for a data-flow edge; -1 for what main returns;
     - `key`: its key in `RecordedPropagation.records`; `kind`: as in `Operation`;
-    - `blocked`: factors that do not propagate; `whole`: those that no device can compute a part of; `permuted`: those of which
-      a device needs a part of its neighbours', as along the windows of a convolution.
+    - `blocked`: factors that do not propagate; `whole`: factors that must be replicated; `permuted`: factors that need
+      data from neighboring shards, such as the windows of a convolution.
     """
 
     op: int
@@ -53,7 +53,7 @@ class OperationFactors(NamedTuple):
     permuted: frozenset[str]
 
     def name_and_line(self, program: Program) -> tuple[str, str]:
-        """As a report names it: its path and the user's line; what main returns has no line."""
+        """The path and the user's source line, as a report shows them; main's return has no line."""
         return (program.operations[self.op].path, program.operations[self.op].source) if self.op >= 0 else (self.kind, "")
 
     def value_at(self, slot: Slot) -> int:
@@ -65,7 +65,7 @@ class OperationFactors(NamedTuple):
 
 @dataclass(slots=True)
 class FactorGraph:
-    """All operations that propagate shardings, and for each value which of them use it. `one[v]` is the value that stands for v's edge."""
+    """All operations that propagate shardings, by value too; `representative[v]` stands for the data-flow edge of `v`."""
 
     operations: list[OperationFactors]
     operations_of: dict[int, list[int]]
@@ -82,14 +82,13 @@ class _Rule(NamedTuple):
 
 @cache_with_program(120)
 def _read_rules(program: Program) -> dict[int, _Rule]:
-    """The sharding rule of every operation of a program that has one."""
     source: Prepared = load_prepared(program)
-    found = {}
+    rules = {}
     with source.module.context:
         for index, op in enumerate(operations_below(main_function(source.module.operation))):
             if "sdy.sharding_rule" in op.attributes:
-                found[index] = _parse_rule(str(ir.Attribute(op.attributes["sdy.sharding_rule"])))
-    return found
+                rules[index] = _parse_rule(str(ir.Attribute(op.attributes["sdy.sharding_rule"])))
+    return rules
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,55 +105,55 @@ def _identity_rule(shape: tuple[int, ...], tensors: int) -> _Rule:
 
 
 def build_factor_graph(program: Program, recorded: RecordedPropagation) -> FactorGraph:
-    """Every operation that has a rule, every data-flow edge, what the plan inserted, and what main returns."""
+    """The graph of all operations with rules, data-flow edges, the plan's insertions, and main's results."""
     structure = recorded.structure
     count = len(structure.values) + len(recorded.inserted) + len(recorded.results)
-    one = _find_representatives(structure, count)
-    behind = {each.operand: each.result for each in recorded.inserted}
+    representative = _find_representatives(structure, count)
+    inserted_after = {inserted.operand: inserted.result for inserted in recorded.inserted}
 
     def resolve_read(value: int) -> int:
-        """What a reader of `value` really reads: what was last inserted behind it."""
-        while value in behind:
-            value = behind[value]
-        return one[value]
+        """The value that a reader of `value` reads: the result of the last operation inserted after it."""
+        while value in inserted_after:
+            value = inserted_after[value]
+        return representative[value]
 
     operations = [
-        *_list_operation_factors(program, structure, resolve_read, one),
-        *_list_inserted_factors(recorded, one),
+        *_list_operation_factors(program, structure, resolve_read, representative),
+        *_list_inserted_factors(recorded, representative),
         *_list_result_factors(recorded, resolve_read),
     ]
     of_value: dict[int, list[int]] = {}
     for number, operation in enumerate(operations):
         for value in dict.fromkeys(operation.values):
             of_value.setdefault(value, []).append(number)
-    return FactorGraph(operations, of_value, one)
+    return FactorGraph(operations, of_value, representative)
 
 
 def list_program_factors(program: Program, structure: Structure) -> tuple[list[OperationFactors], list[int]]:
-    """The operations of a program alone that have a rule, with its data-flow edges, and for each value the one that stands for its edge."""
-    one = _find_representatives(structure, len(structure.values))
-    return list(_list_operation_factors(program, structure, one.__getitem__, one)), one
+    """The factors of a program without a plan, and for each value the representative of its data-flow edge."""
+    representative = _find_representatives(structure, len(structure.values))
+    return list(_list_operation_factors(program, structure, representative.__getitem__, representative)), representative
 
 
 def _find_representatives(structure: Structure, count: int) -> list[int]:
-    one = list(range(count))
+    representative = list(range(count))
     edge_of: dict[tuple[int, int], int] = {}
     for op in structure.ops:
         if op.kind == _EDGE:
-            tied = structure.values[op.operands[0]]
-            one[op.operands[0]] = op.results[0]
-            if tied.maker >= 0:
-                edge_of[tied.maker, tied.result] = op.results[0]
+            value_on_edge = structure.values[op.operands[0]]
+            representative[op.operands[0]] = op.results[0]
+            if value_on_edge.maker >= 0:
+                edge_of[value_on_edge.maker, value_on_edge.result] = op.results[0]
     for region in structure.regions[1:]:
         if structure.ops[region.parent].kind == "stablehlo.while":
             for value in region.values:
                 record = structure.values[value]
                 if record.maker < 0 and (region.parent, record.result) in edge_of:
-                    one[value] = edge_of[region.parent, record.result]
-    return one
+                    representative[value] = edge_of[region.parent, record.result]
+    return representative
 
 
-Yields = Callable[[int, int], Iterator[int]]  # of a loop or branch and a place: what its regions yield there
+Yields = Callable[[int, int], Iterator[int]]  # (loop or branch, position) -> the values its regions yield
 
 
 def _list_operation_factors(
@@ -169,13 +168,13 @@ def _list_operation_factors(
             yield OperationFactors(owner, index, EDGE, values, len(values) - 1, *rule)
         elif index in rules:
             rule = rules[index]
-            values = (*map(resolve_read, op.operands), *(one[each] for each in op.results))
+            values = (*map(resolve_read, op.operands), *(one[result] for result in op.results))
             if len(values) == len(rule.mappings):
                 yield OperationFactors(index, index, program.operations[index].kind, values, len(op.operands), *rule)
 
 
 def _index_yields(structure: Structure) -> Yields:
-    """What the regions of a loop or branch yield; a loop's condition yields none."""
+    """The values that the regions of a loop or branch yield; a loop's condition yields none."""
     last = {op.region: index for index, op in enumerate(structure.ops)}
     inner: dict[int, list[int]] = {}
     for number, region in enumerate(structure.regions):
@@ -189,25 +188,24 @@ def _index_yields(structure: Structure) -> Yields:
 
 
 def _list_inserted_factors(recorded: RecordedPropagation, one: list[int]) -> Iterator[OperationFactors]:
-    """What the plan inserted: constraints, barriers, and sharding groups."""
-    structure, behind = recorded.structure, {each.result: each.operand for each in recorded.inserted}
+    structure, operand_of = recorded.structure, {item.result: item.operand for item in recorded.inserted}
 
     def program_value(value: int) -> int:
-        """The value of the program before all that was inserted behind it."""
-        while value in behind:
-            value = behind[value]
+        """The program's value before all operations inserted after it."""
+        while value in operand_of:
+            value = operand_of[value]
         return value
 
-    for each in recorded.inserted:
-        source = structure.values[program_value(each.operand)]
-        tensors = (one[each.operand], each.result)
+    for item in recorded.inserted:
+        source = structure.values[program_value(item.operand)]
+        tensors = (one[item.operand], item.result)
         yield OperationFactors(
-            source.maker, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity_rule(source.shape, 2)
+            source.maker, ("inserted", item.result), item.kind.partition(".")[2], tensors, 1, *_identity_rule(source.shape, 2)
         )
     for number, members in recorded.groups.items():
         if len(members) > 1:
             rule = _identity_rule(structure.values[program_value(members[0])].shape, len(members))
-            yield OperationFactors(-1, ("group", number), GROUP, tuple(one[each] for each in members), len(members), *rule)
+            yield OperationFactors(-1, ("group", number), GROUP, tuple(one[item] for item in members), len(members), *rule)
 
 
 def _list_result_factors(recorded: RecordedPropagation, resolve_read: Callable[[int], int]) -> Iterator[OperationFactors]:
@@ -219,27 +217,28 @@ def _list_result_factors(recorded: RecordedPropagation, resolve_read: Callable[[
 
 
 def _edge_sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
-    """The operation a data-flow edge belongs to, and the values that flow into it."""
-    tied = structure.values[structure.ops[edge].operands[0]]
-    if tied.maker < 0:  # into the body of a shard_map
-        owner = structure.regions[tied.region].parent
-        return owner, structure.ops[owner].operands[tied.result : tied.result + 1]
-    made_by = structure.ops[tied.maker]
-    taken = made_by.operands[tied.result : tied.result + 1] if made_by.kind in ("stablehlo.while", _BARRIER) else ()
-    return tied.maker, (*taken, *(yields(tied.maker, tied.result) if made_by.kind != _BARRIER else ()))
+    """The operation that owns a data-flow edge, and the values that flow into it."""
+    value_on_edge = structure.values[structure.ops[edge].operands[0]]
+    if value_on_edge.maker < 0:  # into the body of a shard_map
+        owner = structure.regions[value_on_edge.region].parent
+        return owner, structure.ops[owner].operands[value_on_edge.result : value_on_edge.result + 1]
+    made_by = structure.ops[value_on_edge.maker]
+    operands = made_by.operands[value_on_edge.result : value_on_edge.result + 1] if made_by.kind in ("stablehlo.while", _BARRIER) else ()
+    return value_on_edge.maker, (*operands, *(yields(value_on_edge.maker, value_on_edge.result) if made_by.kind != _BARRIER else ()))
 
 
 def project_axes(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
-    """The axes of each factor of a tensor: a dimension of several factors fills them from the major one on, splitting axes where it must.
+    """The axes of each factor of a tensor: a dimension of several factors fills them from the major one on, splitting
+    axes where necessary.
 
     >>> project_axes((("x",), ("y",)), (("i", "j"), ("k",)), {"i": 2, "j": 4, "k": 4}, Mesh("x:4 y:2"))
     {'i': ('x:(1)2',), 'j': ('x:(2)2',), 'k': ('y',)}
     """
-    found: dict[str, tuple[str, ...]] = {}
+    axes_of_factor: dict[str, tuple[str, ...]] = {}
     for axes, factors in zip(dims, mapping, strict=False):
         remaining = list(axes)
         for factor in factors[:-1]:
-            taken, room = [], sizes[factor]
+            axes_taken, room = [], sizes[factor]
             while remaining and room > 1:
                 size = axis_size(remaining[0], mesh)
                 part = math.gcd(size, room)
@@ -247,15 +246,15 @@ def project_axes(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: M
                     break
                 if part < size:
                     first, remaining[0] = _split_axis(remaining[0], part, mesh)
-                    taken.append(first)
+                    axes_taken.append(first)
                     room = 1 if part == room else 0
                     break
-                taken.append(remaining.pop(0))
+                axes_taken.append(remaining.pop(0))
                 room //= size
-            found[factor] = tuple(taken)
+            axes_of_factor[factor] = tuple(axes_taken)
         if factors:
-            found[factors[-1]] = tuple(remaining)
-    return found
+            axes_of_factor[factors[-1]] = tuple(remaining)
+    return axes_of_factor
 
 
 def _split_axis(axis: str, part: int, mesh: Mesh) -> tuple[str, str]:

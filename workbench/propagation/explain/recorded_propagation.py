@@ -1,10 +1,11 @@
-"""Shardy's own records of its propagation: at which step which axis propagated over which operation, and the final shardings.
+"""Shardy's records of its propagation: at which step which axis propagated over which operation, and the final
+shardings.
 
-The passes are those of a plan, up to the propagation, with `debug-propagation-edge-sharding` switched on, in a process of their own
-(`recorder`). Shardy keys the records by the operations' addresses and erases unused operations as it goes, so that it would write some
-records where an operation was: what it would erase is erased before, in the same way, which changes no sharding. Origins follow from the
-edges. `debug-sharding-origins` stays off: it names another origin where origins conflict, and it aborts the process where a constrained
-value has no other user.
+Runs the plan's passes up to propagation with `debug-propagation-edge-sharding`, in a separate process (`recorder`).
+Shardy keys the records by the addresses of operations and erases unused ones as it goes, so that a record could land on
+the wrong operation: unused operations are erased beforehand, in the same way, which changes no sharding. Origins follow
+from the edges. `debug-sharding-origins` stays off: it names another origin where origins conflict, and it aborts the
+process where a constrained value has no other user.
 """
 
 import functools
@@ -28,20 +29,20 @@ from workbench.propagation.structure.program_structure import Structure
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"
 _ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, without rewriting
-_KEEPS_RULES = "keep-sharding-rules=true"  # which are read of the program
+_KEEPS_RULES = "keep-sharding-rules=true"  # not needed: rules are read from the program
 _STEP = re.compile(r"\{step-(\d+) = \[((?:\{[^{}]*\}(?:, )?)*)\]\}")
 _EDGE = re.compile(r'\{"([^"]+)"(:\(\d+\)\d+)? = (operand|result)-(\d+) -> \[([^\]]*)\]\}')
 
 
 class Slot(NamedTuple):
-    """An operand or a result of an operation, by its index."""
+    """An operand or result of an operation, by index."""
 
     is_result: bool
     position: int
 
 
 class PropagationRecord(NamedTuple):
-    """`axis` propagated from one slot of an operation to others, at a step that counts from 0."""
+    """One propagation of `axis` from one slot of an operation to others; `step` counts from 0."""
 
     step: int
     axis: str
@@ -50,7 +51,7 @@ class PropagationRecord(NamedTuple):
 
 
 class FinalSharding(NamedTuple):
-    """A value's sharding after propagation: its axes, which dimensions are closed, which axes are replicated explicitly."""
+    """A value's sharding after propagation: axes and closedness of each dimension, and explicitly replicated axes."""
 
     dims: Dims
     closed: tuple[bool, ...]
@@ -58,7 +59,7 @@ class FinalSharding(NamedTuple):
 
 
 class InsertedOperation(NamedTuple):
-    """An operation of the plan that the program does not have: behind `operand`; all other readers read `result` instead."""
+    """An operation that the plan inserted after `operand`, whose other readers then read `result`."""
 
     kind: str
     operand: int
@@ -67,10 +68,11 @@ class InsertedOperation(NamedTuple):
 
 @dataclass(slots=True)
 class RecordedPropagation:
-    """What Shardy did, numbered as in the program's structure; inserted values and the results of main are numbered behind it.
+    """Shardy's records, with values numbered as in the program's structure, followed by inserted values and main's
+    results.
 
-    `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", 0)` for what main returns if that is
-    one tensor.
+    `records` has as keys the operation's number in the structure, `("inserted", result)`, or `("result", 0)` for main's
+    return of a single tensor.
     """
 
     structure: Structure
@@ -82,8 +84,7 @@ class RecordedPropagation:
 
 
 def record_propagation(plan: Plan) -> RecordedPropagation:
-    """Propagate a plan and record all steps, in a separate process. Raises `PartitionError` with Shardy's message, or if the process
-    dies."""
+    """Propagate a plan in a separate process with all steps recorded; raises `PartitionError` if that fails."""
     module = annotated_module(plan)
     try:
         answer = recorder().ask(",".join(recording_passes(plan)), module_bytes(module))
@@ -93,13 +94,13 @@ def record_propagation(plan: Plan) -> RecordedPropagation:
 
 
 def recording_passes(plan: Plan) -> Iterator[str]:
-    """The passes of a plan up to the propagation, with records, and before them the passes that erase what they would erase."""
-    for each in propagating_passes(plan):
-        name, _, options = each.partition("{")
+    """The plan's passes up to propagation, with records, after a pass that erases unused operations."""
+    for pass_text in propagating_passes(plan):
+        name, _, options = pass_text.partition("{")
         words = [word for word in options.rstrip("}").split() if word != _KEEPS_RULES]
         if name == _RECORDED[-1]:
             yield _ERASING
-        yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
+        yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else pass_text
 
 
 class _RecordingReader:
@@ -107,7 +108,7 @@ class _RecordingReader:
         self._structure, self._recording = structure, recording
         self._recorded = RecordedPropagation(structure)
         self._next = len(structure.values)
-        self._inserted: list[int] = []  # the values of what was inserted
+        self._inserted: list[int] = []  # results of inserted operations
 
     def read_records(self) -> RecordedPropagation:
         for value, sharding in zip(self._structure.arguments, self._recording.arguments, strict=True):
@@ -124,7 +125,7 @@ class _RecordingReader:
         self._recorded.results = tuple(self._new_number() for _ in self._structure.returned)
         for position, (value, (sharding, edges)) in enumerate(zip(self._recorded.results, self._recording.results, strict=True)):
             self._note_shardings((value,), sharding)
-            if len(self._recorded.results) == 1:  # of several Shardy notes all on the first, whichever it was
+            if len(self._recorded.results) == 1:  # with several results Shardy records all edges on the first
                 self._add_records(("result", position), edges)
         return self._recorded
 
@@ -144,13 +145,11 @@ class _RecordingReader:
         self._add_records(("inserted", number), recorded_op.edges)
 
     def _operand_number(self, maker: int, position: int) -> int:
-        """The number of the value that an inserted operation reads."""
         if maker == -1:
             return self._structure.arguments[position]
         return self._inserted[position] if maker == -2 else self._structure.ops[maker].results[position]
 
     def _note_shardings(self, values: tuple[int, ...], sharding: int) -> None:
-        """Note the shardings of values, if there are any."""
         if sharding != NONE:
             self._recorded.final_shardings.update(zip(values, _read_final_shardings(self._recording.texts[sharding]), strict=False))
 
@@ -162,16 +161,14 @@ class _RecordingReader:
 @functools.lru_cache(maxsize=4096)
 def _read_final_shardings(text: str) -> tuple[FinalSharding, ...]:
     attribute = ir.Attribute.parse(text, context())
-    each_value = (
-        sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
-    )
+    shardings = sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
     return tuple(
         FinalSharding(
             dims,
-            tuple(sdy.DimensionShardingAttr(dim).is_closed for dim in sdy.TensorShardingAttr(each).dimension_shardings),
-            axis_names(text.partition("replicated=")[2].partition("}")[0]) if "replicated=" in (text := str(each)) else (),
+            tuple(sdy.DimensionShardingAttr(dim).is_closed for dim in sdy.TensorShardingAttr(sharding).dimension_shardings),
+            axis_names(text.partition("replicated=")[2].partition("}")[0]) if "replicated=" in (text := str(sharding)) else (),
         )
-        for dims, each in zip(read_shardings(attribute), each_value, strict=True)
+        for dims, sharding in zip(read_shardings(attribute), shardings, strict=True)
     )
 
 
@@ -190,7 +187,7 @@ def _edges(text: str) -> tuple[tuple[str, Slot, tuple[Slot, ...]], ...]:
     (('x:(1)2', Slot(is_result=False, position=0), (Slot(is_result=False, position=1), Slot(is_result=True, position=0))),)
     """
     return tuple(
-        (name + part, Slot(side == "result", int(position)), tuple(_slot(each) for each in targets.split(", ")))
+        (name + part, Slot(side == "result", int(position)), tuple(_slot(target) for target in targets.split(", ")))
         for name, part, side, position, targets in _EDGE.findall(text)
     )
 

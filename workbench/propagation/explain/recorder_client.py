@@ -1,4 +1,6 @@
-"""A warm process that runs Shardy's recording passes for this one, which survives its crashes; one process, started on first use."""
+"""The client of the warm process that runs Shardy's recording passes, so that a crash of Shardy does not end this
+process.
+"""
 
 import atexit
 import functools
@@ -19,24 +21,23 @@ from workbench.propagation.explain.recorder_process import MOST_BYTES, receive, 
 from workbench.units import format_bytes
 
 SECONDS = 60
-"""How long one recording may take: a GPT-3 of 96 unrolled layers takes about three."""
+"""Time limit of one recording in seconds; a GPT-3 of 96 unrolled layers takes about three."""
 
 _REMEMBERED = 64  # plans that crashed the process
 _GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours
-_STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
+_STILL_VALID = "so it cannot be explained. The plan and all other figures are unaffected."
 _WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it to openxla/shardy, whose process ended")
 
 
 class Recorder:
-    """Sends requests to a process of `command`, one at a time, from any thread.
+    """Sends requests, one at a time and from any thread, to one process started on first use.
 
-    A process that died is restarted for the next request; a request that crashed it is answered from memory after that. A fork of this
-    process has none, and starts its own. The process ends with this one: its standard input closes then.
+    A dead process is restarted; a request that crashed it is answered from memory. A fork starts its own process.
     """
 
     def __init__(self, command: tuple[str, ...], seconds: float = SECONDS) -> None:
         self._command, self._seconds = command, seconds
-        self.starts = 0  # of the process, so far
+        self.starts = 0  # how often the process was started
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._stderr: IO[bytes] | None = None  # the standard error of the running process
@@ -46,26 +47,26 @@ class Recorder:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, if it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def ask(self, passes: str, module: bytes) -> bytes:
-        """The recording of a module after the passes; raises `PartitionError` if the process dies or takes too long, `RefusedError` with
-        MLIR's message."""
-        question = hashlib.sha256(passes.encode() + b"\0" + module).digest()
+        """The recording of a module after the passes.
+
+        Raises `PartitionError` if the process dies or takes too long, `RefusedError` with MLIR's message.
+        """
+        request = hashlib.sha256(passes.encode() + b"\0" + module).digest()
         with self._lock:
-            if question in self._fatal:
-                raise _recording_error(self._fatal[question])
-            found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
-        if found is None:
+            if request in self._fatal:
+                raise _recording_error(self._fatal[request])
+            answer = self._exchange(request, passes.encode(), module) or self._exchange(request, passes.encode(), module)
+        if answer is None:
             raise _recording_error(_failure_message(0, "", None))
-        word, text = found
+        word, text = answer
         if word == b"error":
             raise RefusedError(text.decode())
         return text
 
     def close(self) -> None:
-        """End the process, and wait for it."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -79,7 +80,7 @@ class Recorder:
         _pipe(process.stdout).close()
 
     def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
-        """A word and a text; `None` if the process had ended by itself, idle for long, just before the request."""
+        """The answer's status and text; `None` if the process had ended by itself, idle, just before the request."""
         process, overdue = self._ensure_process(), threading.Event()
         timer = threading.Timer(self._seconds, _kill_overdue, (process, overdue))
         timer.daemon = True
@@ -88,7 +89,7 @@ class Recorder:
             with suppress(BrokenPipeError):  # it died before it read everything: its exit status says how
                 send(_pipe(process.stdin), *frames)
             word, text = receive(_pipe(process.stdout)), receive(_pipe(process.stdout))
-        except BaseException:  # an interrupt: nobody would read the answer
+        except BaseException:  # an interrupt would leave an unread answer in the pipe
             process.kill()
             self.close()
             raise
@@ -119,8 +120,8 @@ class Recorder:
         self.close()
         if is_overdue or -code not in terminal_signals():
             self._fatal[question] = message
-            for each in list(self._fatal)[:-_REMEMBERED]:
-                del self._fatal[each]
+            for request in list(self._fatal)[:-_REMEMBERED]:
+                del self._fatal[request]
         return _recording_error(message)
 
     def _read_stderr(self) -> str:
@@ -130,12 +131,12 @@ class Recorder:
         return self._stderr.read().decode(errors="replace")
 
     def _leave_to_parent(self) -> None:
-        """In a fork: the process and its pipes are the parent's, and another thread, absent here, may hold a lock."""
+        """In a fork, drop the process and pipes of the parent, and a lock that another thread may have held."""
         process, self._process, self._lock = self._process, None, threading.Lock()
         if process:
-            process.returncode = 0  # not ours to wait for
+            process.returncode = 0  # only the parent may wait for it
             for pipe in (process.stdin, process.stdout):
-                _pipe(pipe).raw.close()  # as it is: what is not sent yet is the parent's to send
+                _pipe(pipe).raw.close()  # without flushing: buffered data belongs to the parent
 
 
 _Process = subprocess.Popen[bytes]
@@ -147,17 +148,16 @@ def _kill_overdue(process: _Process, overdue: threading.Event) -> None:
 
 
 class RefusedError(Exception):
-    """MLIR's message about a module that the passes refuse."""
+    """Raised with MLIR's message if the passes refuse a module."""
 
 
 @functools.cache
 def recorder() -> Recorder:
-    """The recorder of this process."""
+    """The recorder of this Python process."""
     return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recorder_process", str(SECONDS + _GRACE)))
 
 
 def _environment() -> dict[str, str]:
-    """The environment of this process, with its module path; no accelerator is used."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "JAX_PLATFORMS": "cpu"}
 
 
@@ -171,13 +171,12 @@ def _recording_error(message: str) -> PartitionError:
 
 
 def _failure_message(code: int, words: str, seconds: float | None) -> str:
-    """Why there is no answer, from how the process ended and its standard error; `seconds` if it took longer."""
     if seconds is not None:
-        return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STILL_VALID}"
+        return f"Shardy took more than {seconds:g} s to record the propagation of this plan, {_STILL_VALID}"
     if "bad_alloc" in words or "out of memory" in words.lower() or "MemoryError" in words:
-        return f"Shardy needs more than {format_bytes(MOST_BYTES)} to record how this plan's shardings spread, {_STILL_VALID}"
+        return f"Shardy needs more than {format_bytes(MOST_BYTES)} of memory to record the propagation of this plan, {_STILL_VALID}"
     if code < 0:
         how = signal.Signals(-code).name if -code in {*map(int, signal.Signals)} else f"signal {-code}"
-        return f"Shardy itself ended ({how}) while it recorded how this plan's shardings spread, {_STILL_VALID}"
+        return f"Shardy ended ({how}) while it recorded the propagation of this plan, {_STILL_VALID}"
     last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), f"exit code {code}")[:200]
-    return f"The process that records how shardings spread ended: {last}. The plan and all its other figures stand."
+    return f"The process that records propagation ended: {last}. The plan and all other figures are unaffected."

@@ -1,10 +1,9 @@
-"""A program that runs Shardy's recording passes and answers on its pipes: `python -m workbench.propagation.explain.recorder_process
-SECONDS`.
+"""The process that runs Shardy's recording passes: `python -m workbench.propagation.explain.recorder_process SECONDS`.
 
-Shardy keeps records of operations that it may have erased meanwhile, which can end the process; `recorder` starts this one and survives it.
-A request on standard input is two frames, the passes and a module as bytecode; an answer is two, `done` or `error` and its text. A frame is
-its length in eight bytes and that many bytes. It ends when its standard input does, when there was no request for a while, to free its
-memory, or when a request takes longer than its limit.
+Shardy keeps records of operations that it may have erased, which can crash the process; the client (`recorder_client`)
+restarts it. A request on standard input is two frames, the passes and a module as bytecode; an answer is two, `done` or
+`error` and a text. A frame is its length in eight bytes, then the bytes. The process ends with its standard input,
+after an idle time, to free its memory, or when a request exceeds its time limit.
 """
 
 import json
@@ -23,21 +22,21 @@ from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.module.prepare_module import ID
 
 MOST_BYTES = 8 << 30
-"""Bytes of memory that a recording may take: a GPT-3 of 96 unrolled layers takes about 1 GiB."""
+"""Memory limit of a recording in bytes; a GPT-3 of 96 unrolled layers takes about 1 GiB."""
 
 IDLE = 300
-"""Seconds without a request after which the process ends."""
+"""Idle seconds after which the process ends."""
 
-INSERTED = -1  # the number of an operation that is not the program's
-NONE = -1  # the index of a text that does not exist
+INSERTED = -1  # the number of an operation that the plan inserted
+NONE = -1  # no text, no group
 
 
 class RecordedOp(NamedTuple):
-    """What propagation left on one operation; texts are indices into the table of `Recording`.
+    """The result of propagation on one operation; texts are indices into `Recording.texts`.
 
-    - `number`: of the program's operation, or `INSERTED`; `group`: of a sharding group;
-    - `kind`, `operand`: for an inserted one its name, and what it reads: an operation and its result, an argument (`-1, position`), or an
-      operation inserted before (`-2, position`).
+    - `number`: the program's operation, or `INSERTED`; `group`: the id of a sharding group;
+    - `kind`, `operand`: for an inserted operation its name, and its operand: an operation and its result, an argument
+      (`-1, position`), or an earlier inserted operation (`-2, position`).
     """
 
     number: int
@@ -49,8 +48,7 @@ class RecordedOp(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A propagated module as plain values: the texts of attributes, each once; the arguments' shardings; the results' shardings and edges;
-    the operations in their order."""
+    """A propagated module: deduplicated texts, shardings of arguments, shardings and edges of results, and operations."""
 
     texts: list[str]
     arguments: list[int]
@@ -59,27 +57,27 @@ class Recording(NamedTuple):
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """The next frame; `None` if the other end is gone."""
+    """The next frame, or `None` if the other end is closed."""
     size = stream.read(8)
     body = stream.read(int.from_bytes(size, "big")) if len(size) == 8 else b""
     return body if len(size) == 8 and len(body) == int.from_bytes(size, "big") else None
 
 
 def send(stream: BinaryIO, *frames: bytes) -> None:
-    for each in frames:
-        stream.write(len(each).to_bytes(8, "big"))
-        stream.write(each)
+    for frame in frames:
+        stream.write(len(frame).to_bytes(8, "big"))
+        stream.write(frame)
     stream.flush()
 
 
 def read_recording(text: bytes) -> Recording:
-    """Parse what `answer` wrote."""
+    """Parse the text that `answer` returned."""
     texts, arguments, results, operations = json.loads(text)
-    return Recording(texts, arguments, results, [RecordedOp(*each) for each in operations])
+    return Recording(texts, arguments, results, [RecordedOp(*fields) for fields in operations])
 
 
 def answer(passes: str, module: bytes) -> tuple[bytes, bytes]:
-    """`done` and the recording of a module after the passes, or `error` and MLIR's message."""
+    """Run the passes on a module; returns `done` and the recording, or `error` and MLIR's message."""
     try:
         parsed = parse_module(module)
         with parsed.context, ir.Location.unknown():
@@ -97,16 +95,16 @@ class _RecordingWriter:
 
     def build_recording(self, module: ir.Operation) -> Recording:
         main = main_function(module)
-        arguments, results = ([ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes[side])] for side in ("arg_attrs", "res_attrs"))
+        arguments, results = ([ir.DictAttr(attrs) for attrs in ir.ArrayAttr(main.attributes[side])] for side in ("arg_attrs", "res_attrs"))
         return Recording(
             self._texts,
-            [self._text_index(each, "sdy.sharding") for each in arguments],
-            [(self._text_index(each, "sdy.sharding"), self._text_index(each, "sdy.propagation_edges")) for each in results],
+            [self._text_index(attrs, "sdy.sharding") for attrs in arguments],
+            [(self._text_index(attrs, "sdy.sharding"), self._text_index(attrs, "sdy.propagation_edges")) for attrs in results],
             list(self._record_block(main.regions[0].blocks[0])),
         )
 
     def _text_index(self, attributes: Any, name: str) -> int:
-        """The index of an attribute's text; each attribute is printed once, for printing takes most of the time here."""
+        """The index of an attribute's text; each attribute is printed once, as printing takes most of the time here."""
         try:
             attribute = attributes[name]
         except KeyError:
@@ -117,8 +115,8 @@ class _RecordingWriter:
         return position
 
     def _record_block(self, block: ir.Block) -> Iterator[RecordedOp]:
-        for each in block.operations:
-            op = each.operation
+        for item in block.operations:
+            op = item.operation
             yield self._record_operation(op)
             if op.name in CONTROL_FLOW:
                 for region in op.regions:
@@ -138,7 +136,7 @@ class _RecordingWriter:
             return RecordedOp(INSERTED, sharding, edges, group, op.name, self._number_inserted(op))
 
     def _number_inserted(self, op: ir.Operation) -> tuple[int, int]:
-        """Number an inserted operation; returns what it reads."""
+        """Number an inserted operation; returns a reference to its operand."""
         if len(op.results):
             self._inserted[op] = len(self._inserted)
         maker = producer(op.operands[0])
@@ -150,23 +148,23 @@ class _RecordingWriter:
 
 
 def _next(stream: BinaryIO) -> bytes | None:
-    """The first frame of the next request; `None` if there will be none, or was none for long."""
+    """The first frame of the next request; `None` at the end of the input or after the idle time."""
     return receive(stream) if wait_for_input(stream.fileno(), IDLE) else None  # nothing is buffered: the client waits for the answer
 
 
 def main(seconds: int) -> None:
-    """Answer requests until standard input ends; the alarm ends the process if a request takes too long, also when its parent is gone."""
+    """Answer requests until standard input ends; an alarm ends the process if one takes too long."""
     end_with_parent(sys.stdin.fileno())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client handles interrupts
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is not part of the answer
+    os.dup2(2, 1)  # libraries' prints must not mix with the answers
     limit_data(MOST_BYTES)
     context()
     while (passes := _next(sys.stdin.buffer)) is not None and (module := receive(sys.stdin.buffer)) is not None:
         set_alarm(seconds)
-        found = answer(passes.decode(), module)
+        frames = answer(passes.decode(), module)
         set_alarm(0)
-        send(answers, *found)
+        send(answers, *frames)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Rejected axes: those that a neighbour offered and that a value did not take, and what stood in the way.
+"""Rejected axes: axes that a neighbor offered to a value and that the value did not take, with the reason.
 
-Shardings only ever grow, so at the end of a propagation every factor on which the tensors of an operation still differ has a rejected axis.
-The reasons are those for which Shardy's factor propagation stops (`basic_factor_propagation.cc`, `aggressive_factor_propagation.cc`):
-it takes the longest common major axes of a factor over *all* tensors of the operation, without what is used on another dimension of one
-of them, replicated explicitly on it, or would widen a closed dimension of it.
+Shardings only grow, so after propagation every factor on which the tensors of an operation differ has a rejected axis.
+The reasons are those for which Shardy's factor propagation stops (`basic_factor_propagation.cc`,
+`aggressive_factor_propagation.cc`): it takes the longest common major axes of a factor over *all* tensors of the
+operation, without axes that one of them uses on another dimension, replicates explicitly, or could take only by
+widening a closed dimension.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,35 +34,34 @@ from workbench.reports.propagation_records import (
     RejectedAxis,
 )
 
-Projection = list[dict[str, tuple[str, ...]]]  # for each tensor of an operation: the axes of each factor
+Projection = list[dict[str, tuple[str, ...]]]  # axes by factor, for each tensor of an operation
 
 
 class _Obstacle(NamedTuple):
-    """Why an axis does not propagate further in a tensor, and the axis in the way; one without a name is a dimension kept whole."""
+    """The reason why an axis does not propagate, and its rival; an unnamed rival is a dimension kept whole."""
 
     reason: str
     rival: AxisOnDim | None = None
 
 
 class Rejections:
-    """Finds the rejected axes of a finished propagation."""
+    """The rejected axes of a finished propagation."""
 
     def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
         self._plan, self._mesh, self._recorded, self._graph = plan, plan.mesh, recorded, graph
         self._resolver = OriginResolver(plan, recorded, graph)
 
     def list_rejections(self, replay: Propagation, value: int) -> tuple[RejectedAxis, ...]:
-        """The axes that were rejected on a value, over any of its operations; each origin and reason once. Values without effect on the
-        results are dropped, and have none."""
-        found: dict[object, RejectedAxis] = {}
+        """The axes rejected on a value, each origin and reason once; none for dead values, which Shardy drops."""
+        rejections: dict[object, RejectedAxis] = {}
         for number in self._graph.operations_of.get(value, ()):
             operation = self._graph.operations[number]
             for rejected in self._rejections_at_operation(replay, operation, value):
-                found.setdefault((rejected.wanted, rejected.origin, rejected.reason, rejected.rival), rejected)
-        return tuple(found.values())
+                rejections.setdefault((rejected.wanted, rejected.origin, rejected.reason, rejected.rival), rejected)
+        return tuple(rejections.values())
 
     def find_connected_origins(self, replay: Propagation, axis_on_dim: AxisOnDim) -> tuple[Origin, ...]:
-        """The origins of an axis, or of parts of it, on dimensions that this one is connected with by factors, near or far."""
+        """The origins of an axis, or of parts of it, on all dimensions that factors connect with this one."""
         root = self._families.find_root(axis_on_dim.value, axis_on_dim.dim)
         base = base_axis(axis_on_dim.axis)
         return tuple(
@@ -71,8 +71,8 @@ class Rejections:
         )
 
     def conflicts(self, replay: Propagation) -> tuple[Conflict, ...]:
-        """All pairs of statements in conflict: one holds where the other's axis was rejected."""
-        found: dict[object, list[RejectedAxis]] = {}
+        """All pairs of conflicting statements: one holds where the other's axis was rejected."""
+        grouped: dict[object, list[RejectedAxis]] = {}
         for number, operation in enumerate(self._graph.operations):
             if self._has_differences(number):
                 for value in dict.fromkeys(operation.values):
@@ -86,15 +86,14 @@ class Rejections:
                                 rejected.origin.statement,
                                 rejected.origin.axis,
                             )
-                            found.setdefault((key, rejected.reason), []).append(rejected)
+                            grouped.setdefault((key, rejected.reason), []).append(rejected)
         return tuple(
             Conflict(rejections[0].rival_origin or rejections[0].origin, rejections[0].origin, rejections[0].reason, tuple(rejections))
-            for rejections in found.values()
+            for rejections in grouped.values()
         )
 
     def _is_conflict(self, rejected: RejectedAxis) -> bool:
-        """Two axes for one place, or a constraint that keeps a dimension whole; an argument has the plan's sharding, and requests
-        nothing."""
+        """Return whether two axes compete, or a constraint keeps a dimension whole. (Arguments request nothing.)"""
         winner = rejected.rival_origin
         if winner is None or (winner.statement, winner.path) == (rejected.origin.statement, rejected.origin.path):
             return False
@@ -118,13 +117,13 @@ class Rejections:
         self, replay: Propagation, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str
     ) -> Iterator[RejectedAxis]:
         mine, value = axes[position].get(factor, ()), operation.values[position]
-        for giver, theirs in enumerate(each.get(factor, ()) for each in axes):
+        for giver, theirs in enumerate(item.get(factor, ()) for item in axes):
             same = _common_prefix_length(mine, theirs)
             if giver == position or operation.values[giver] == value or same == len(theirs):
                 continue
             wanted_axis = theirs[same]
-            if any(axes_overlap(wanted_axis, each) for each in self._dims_of(value)[dim]):
-                continue  # it is present, in another part of a dimension that several factors share
+            if any(axes_overlap(wanted_axis, item) for item in self._dims_of(value)[dim]):
+                continue  # present already, in another part of a dimension of several factors
             at = self._axis_on_giver(operation, giver, factor, wanted_axis)
             obstacle = self._find_obstacle(operation, axes, (position, giver), (dim, factor), same, theirs)
             origin = replay.origin_of(at)
@@ -138,7 +137,7 @@ class Rejections:
         return replay.origin_of(rival) if rival.axis else self._resolver.find_origin(rival)
 
     def _axis_on_giver(self, operation: OperationFactors, giver: int, factor: str, wanted_axis: str) -> AxisOnDim:
-        """The axis as the giver has it, whole where only a part of it was requested."""
+        """The axis as the giver has it, whole even if only a part of it was requested."""
         value = operation.values[giver]
         for dim, factors in enumerate(operation.mappings[giver]):
             if factor in factors:
@@ -156,7 +155,7 @@ class Rejections:
         same: int,
         theirs: tuple[str, ...],
     ) -> _Obstacle:
-        """What stood in the way on the value itself, then on another tensor of the operation, then in the operation."""
+        """The first obstacle: on the value itself, then on another tensor of the operation, then in the operation."""
         position, giver = positions
         dim, factor = at
         if obstacle := self._obstacle_on(operation, axes, position, dim, factor, same, theirs[same]):
@@ -176,19 +175,19 @@ class Rejections:
         return _Obstacle(MINOR if self._is_minor(operation, axes, position, dim, factor) else NOT_PASSED)
 
     def _is_minor(self, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str) -> bool:
-        """Whether a dimension is made of several factors, and a more major one is not fully split: `(ij)` by `j` alone."""
+        """Return whether a more major factor of the dimension is not fully split: `(ij)` by `j` alone."""
         factors = operation.mappings[position][dim]
         major = factors[: factors.index(factor)]
-        return any(prod(axis_size(axis, self._mesh) for axis in axes[position].get(each, ())) < operation.sizes[each] for each in major)
+        return any(prod(axis_size(axis, self._mesh) for axis in axes[position].get(name, ())) < operation.sizes[name] for name in major)
 
     def _find_contestant(
         self, operation: OperationFactors, axes: Projection, position: int, factor: str, wanted_axis: str
     ) -> AxisOnDim | None:
-        """The same axis on a tensor that would propagate it to another dimension of this one: then neither propagates."""
-        mine = {each for factors in operation.mappings[position] for each in factors} - {factor}
-        for other, each in enumerate(axes):
-            for rival in mine & each.keys():
-                if operation.values[other] != operation.values[position] and any(axes_overlap(wanted_axis, axis) for axis in each[rival]):
+        """The same axis on a tensor that would propagate it to another dimension of this one; then neither propagates."""
+        mine = {item for factors in operation.mappings[position] for item in factors} - {factor}
+        for other, item in enumerate(axes):
+            for rival in mine & item.keys():
+                if operation.values[other] != operation.values[position] and any(axes_overlap(wanted_axis, axis) for axis in item[rival]):
                     return self._axis_on_giver(operation, other, rival, wanted_axis)
         return None
 
@@ -199,7 +198,7 @@ class Rejections:
         final_sharding = self._recorded.final_shardings.get(value)
         if final_sharding is None:
             return None
-        if any(axes_overlap(wanted_axis, each) for each in final_sharding.replicated):
+        if any(axes_overlap(wanted_axis, item) for item in final_sharding.replicated):
             return _Obstacle(REPLICATED, AxisOnDim(value, dim, ""))
         for other_dim, dim_axes in enumerate(final_sharding.dims):
             for axis in dim_axes:
@@ -207,16 +206,16 @@ class Rejections:
                     return _Obstacle(USED_ON_OTHER_DIM, AxisOnDim(value, other_dim, axis))
         if len(mine) > same:
             return _Obstacle(
-                DIFFERENT_ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if axes_overlap(each, mine[same]))
+                DIFFERENT_ORDER, next(AxisOnDim(value, dim, item) for item in final_sharding.dims[dim] if axes_overlap(item, mine[same]))
             )
         return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if final_sharding.closed[dim] else None
 
     def _has_differences(self, number: int) -> bool:
-        """Whether any two tensors of an operation are sharded differently: cheap, and false for most."""
+        """Return whether two tensors of an operation are sharded differently: a cheap check, mostly false."""
         operation = self._graph.operations[number]
         final_shardings: list[FinalSharding | None] = [self._recorded.final_shardings.get(value) for value in operation.values]
-        return any(each is not None and any(each.dims) for each in final_shardings) and not (
-            len({each.dims if each else None for each in final_shardings}) == 1 and len(set(operation.mappings)) == 1
+        return any(sharding is not None and any(sharding.dims) for sharding in final_shardings) and not (
+            len({sharding.dims if sharding else None for sharding in final_shardings}) == 1 and len(set(operation.mappings)) == 1
         )
 
     def _project(self, operation: OperationFactors) -> Projection:
@@ -251,13 +250,11 @@ class Rejections:
 
 
 def _common_prefix_length(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
-    """How many major axes two factors have in common."""
     return next((i for i, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other), min(len(mine), len(theirs)))
 
 
 class _ConnectedDims:
-    """Dimensions connected by factors: two are of one family if an axis could propagate from one to the other, over any number of
-    operations."""
+    """A union-find of dimensions between which an axis could propagate, over any number of operations."""
 
     def __init__(self, operations: Iterable[OperationFactors]) -> None:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}

@@ -1,8 +1,8 @@
 """Shardy's records as a replay: every axis of every value with its origin and the axis propagations that brought it.
 
-Shardy names as the source of an axis the first tensor of the operation that has it, on whatever dimension; if that is another dimension
-than the one it propagated along, the source here is the tensor that has it on the right one. A sub-axis that grows later (`x:(1)2`, then
-`x:(1)4`) arrives whole.
+Shardy names as the source of an axis the first tensor of the operation that has it on any dimension; here the source is
+the tensor that has it on the dimension it propagated along. A sub-axis that grows later (`x:(1)2`, then `x:(1)4`)
+arrives whole.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +26,13 @@ from workbench.propagation.module.shardy_attributes import Dims
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, ShardedValue
 
-_INITIAL_STEP = -1  # the step of what was present before the first
+_INITIAL_STEP = -1  # of axes present before the first step
 _STEP_FRACTION = 1 / 16  # of a step: unrecorded propagation happens within it
 _UNRECORDED = (RETURN, GROUP, "sharding_constraint")
 
 
 def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagation:
-    """The replay of a plan's propagation; `computed` are the shardings in which operations compute values, if they are known.
+    """The replay of a plan's propagation; `computed`: the shardings in which operations compute, if available.
 
     Raises `PartitionError` with Shardy's message.
     """
@@ -76,62 +76,61 @@ def _axes_on_dims(value: int, dims: Dims) -> Iterator[AxisOnDim]:
 
 
 def _list_values(plan: Plan, recorded: RecordedPropagation, graph: FactorGraph, computed: Sequence[Dims | None]) -> Iterator[ShardedValue]:
-    """Arguments, intermediate values, what the plan inserted, and results, in the order of their numbers."""
+    """Arguments, intermediate values, values inserted by the plan, and results, by number."""
     program, structure = plan.program, recorded.structure
     arguments = dict(zip(structure.arguments, program.arguments, strict=True))
-    known: dict[Dims, Sharding] = {}
+    shardings: dict[Dims, Sharding] = {}
 
     def sharding_of(value: int, rank: int) -> Sharding:
         final_sharding = recorded.final_shardings.get(graph.representative[value])
         return sharding(final_sharding.dims if final_sharding else ((),) * rank)
 
     def sharding(dims: Dims) -> Sharding:
-        return known.get(dims) or known.setdefault(dims, Sharding(dims))
+        return shardings.get(dims) or shardings.setdefault(dims, Sharding(dims))
 
-    for value, each in enumerate(structure.values):
-        where = sharding_of(value, len(each.shape))
+    for value, record in enumerate(structure.values):
+        stored = sharding_of(value, len(record.shape))
         if value in arguments:
             tensor = arguments[value]
-            yield ShardedValue("argument", tensor.path, "input", each.shape, value_names(tensor, len(each.shape)), "", where, where)
-        elif each.maker < 0:
-            yield ShardedValue("value", "", "block argument", each.shape, ("_",) * len(each.shape), "", where, where)
+            yield ShardedValue("argument", tensor.path, "input", record.shape, value_names(tensor, len(record.shape)), "", stored, stored)
+        elif record.maker < 0:
+            yield ShardedValue("value", "", "block argument", record.shape, ("_",) * len(record.shape), "", stored, stored)
         else:
-            operation = program.operations[each.maker]
-            names = operation.dims if each.result == 0 else ("_",) * len(each.shape)
-            found = computed[value] if computed else None
-            made = where if found is None else sharding(found)
-            yield ShardedValue("value", operation.path, operation.kind, each.shape, names, operation.source, where, made)
+            operation = program.operations[record.maker]
+            names = operation.dims if record.result == 0 else ("_",) * len(record.shape)
+            computed_dims = computed[value] if computed else None
+            computed_sharding = stored if computed_dims is None else sharding(computed_dims)
+            yield ShardedValue("value", operation.path, operation.kind, record.shape, names, operation.source, stored, computed_sharding)
     for inserted_operation in recorded.inserted:
         yield _inserted_value(plan, recorded, inserted_operation, sharding_of)
     for value, returned, tensor in zip(recorded.results, structure.returned, program.results, strict=True):
         shape = structure.values[returned].shape
-        where = sharding_of(value, len(shape))
-        yield ShardedValue("result", tensor.path, "result", shape, value_names(tensor, len(shape)), "", where, where)
+        stored = sharding_of(value, len(shape))
+        yield ShardedValue("result", tensor.path, "result", shape, value_names(tensor, len(shape)), "", stored, stored)
 
 
 def _inserted_value(
     plan: Plan, recorded: RecordedPropagation, inserted_operation: InsertedOperation, sharding_of: Callable[[int, int], Sharding]
 ) -> ShardedValue:
-    """A value that the plan inserted has the names of the value it is behind."""
     program, structure = plan.program, recorded.structure
-    behind = {each.result: each.operand for each in recorded.inserted}
+    operand_of = {record.result: record.operand for record in recorded.inserted}
     value = inserted_operation.operand
-    while value in behind:
-        value = behind[value]
-    each, kind = structure.values[value], inserted_operation.kind.partition(".")[2]
-    where = sharding_of(inserted_operation.result, len(each.shape))
-    if each.maker < 0:
+    while value in operand_of:
+        value = operand_of[value]
+    record, kind = structure.values[value], inserted_operation.kind.partition(".")[2]
+    stored = sharding_of(inserted_operation.result, len(record.shape))
+    if record.maker < 0:
         tensor = program.arguments[structure.arguments.index(value)]
-        return ShardedValue("value", tensor.path, kind, each.shape, value_names(tensor, len(each.shape)), "", where, where)
-    operation = program.operations[each.maker]
-    return ShardedValue("value", operation.path, kind, each.shape, operation.dims, operation.source, where, where)
+        return ShardedValue("value", tensor.path, kind, record.shape, value_names(tensor, len(record.shape)), "", stored, stored)
+    operation = program.operations[record.maker]
+    return ShardedValue("value", operation.path, kind, record.shape, operation.dims, operation.source, stored, stored)
 
 
 class _AxisPropagations:
-    """All axis propagations in the order of their steps, which count from 1, each with the tensor it really came from.
+    """All axis propagations in step order, counted from 1, each with the tensor it came from.
 
-    Shardy writes no record of what it propagates within a sharding group, and mixes up those of several results: these follow at once when
-    an axis arrives.
+    Shardy writes no records within a sharding group, and mixes up the records of several results: these axis
+    propagations follow immediately when an axis arrives.
     """
 
     def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph, resolver: OriginResolver) -> None:
@@ -145,10 +144,10 @@ class _AxisPropagations:
 
     def list_in_order(self) -> tuple[AxisPropagation, ...]:
         targets = [
-            (each, operation, slot, axis_on_dim)
-            for each, operation in self._records
-            for slot in each.targets
-            if (axis_on_dim := self._find_target(operation, slot, each))
+            (record, operation, slot, axis_on_dim)
+            for record, operation in self._records
+            for slot in record.targets
+            if (axis_on_dim := self._find_target(operation, slot, record))
         ]
         recorded = {axis_on_dim for *_, axis_on_dim in targets}
         initial: list[AxisOnDim] = []
@@ -159,9 +158,9 @@ class _AxisPropagations:
         self._arrivals.update((axis_on_dim, _INITIAL_STEP) for axis_on_dim in initial)
         for axis_on_dim in initial:
             self._follow_unrecorded(axis_on_dim)
-        for each, operation, slot, axis_on_dim in targets:
-            if axis_on_dim not in self._arrivals and (source := self._find_source(operation, slot, each, axis_on_dim)):
-                self._add_axis_propagation(operation, each.step, slot, source, axis_on_dim)
+        for record, operation, slot, axis_on_dim in targets:
+            if axis_on_dim not in self._arrivals and (source := self._find_source(operation, slot, record, axis_on_dim)):
+                self._add_axis_propagation(operation, record.step, slot, source, axis_on_dim)
         self._found.sort(key=itemgetter(0))
         numbers = {step: number for number, step in enumerate(dict.fromkeys(step for step, _ in self._found), start=1)}
         return tuple(propagation._replace(step=numbers[step]) for step, propagation in self._found)
@@ -174,7 +173,7 @@ class _AxisPropagations:
         self._follow_unrecorded(axis_on_dim)
 
     def _follow_unrecorded(self, axis_on_dim: AxisOnDim) -> None:
-        """Add what gets the axis from here without a record."""
+        """Add the values that receive the axis from here without a record."""
         for number in self._graph.operations_of.get(axis_on_dim.value, ()) if self._unrecorded else ():
             operation = self._graph.operations[number]
             if operation.kind not in _UNRECORDED:
@@ -184,11 +183,11 @@ class _AxisPropagations:
                 to = AxisOnDim(value, axis_on_dim.dim, axis_on_dim.axis)
                 if to in self._unrecorded and to not in self._arrivals:
                     step = self._arrivals[axis_on_dim] + _STEP_FRACTION
-                    slots = (Slot(each >= operation.operands, each) for each in (position, giver))
+                    slots = (Slot(index >= operation.operands, index) for index in (position, giver))
                     self._add_axis_propagation(operation, step, next(slots), (axis_on_dim.value, axis_on_dim.dim, next(slots)), to)
 
     def _find_target(self, operation: OperationFactors, slot: Slot, record: PropagationRecord) -> AxisOnDim | None:
-        """Where an axis ended up in a tensor that it was propagated to; `None` if Shardy dropped it again."""
+        """The dimension on which an axis ended up in a target tensor; `None` if Shardy dropped it again."""
         value = operation.value_at(slot)
         final_sharding = self._final_shardings.get(value)
         for dim, axes in enumerate(final_sharding.dims if final_sharding else ()):
@@ -203,10 +202,10 @@ class _AxisPropagations:
     def _find_source(
         self, operation: OperationFactors, slot: Slot, record: PropagationRecord, axis_on_dim: AxisOnDim
     ) -> tuple[int, int, Slot] | None:
-        """The tensor that had the axis before this step on a dimension of the same factor; Shardy's own choice comes first."""
+        """The tensor that had the axis earlier on a dimension of the same factor, preferably the one Shardy named."""
         factors = set(operation.mappings[operation.position(slot)][axis_on_dim.dim])
         named_position = operation.position(record.source)
-        for position in (named_position, *(each for each in range(len(operation.values)) if each != named_position)):
+        for position in (named_position, *(other for other in range(len(operation.values)) if other != named_position)):
             value = operation.values[position]
             if value == axis_on_dim.value or (final_sharding := self._final_shardings.get(value)) is None:
                 continue
@@ -214,8 +213,8 @@ class _AxisPropagations:
                 if factors.isdisjoint(operation.mappings[position][dim]):
                     continue
                 for axis in axes:
-                    is_it = axis == axis_on_dim.axis or axes_overlap(axis, axis_on_dim.axis)
-                    if is_it and self._arrivals.get(AxisOnDim(value, dim, axis), record.step) < record.step:
+                    is_same_axis = axis == axis_on_dim.axis or axes_overlap(axis, axis_on_dim.axis)
+                    if is_same_axis and self._arrivals.get(AxisOnDim(value, dim, axis), record.step) < record.step:
                         return value, dim, Slot(position >= operation.operands, position)
         return None
 

@@ -15,7 +15,7 @@ _EDGE = "sdy.data_flow_edge"
 
 
 class OriginResolver:
-    """Finds the origin of an axis that was not propagated, by what kind of value has it."""
+    """Finds the origin of an axis that was not propagated, by the kind of its value."""
 
     def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
         self._plan, self._recorded, self._graph = plan, recorded, graph
@@ -25,7 +25,6 @@ class OriginResolver:
         self._stated_results, self._carried = result_shardings(plan), dict(plan.program.carried)
 
     def find_origin(self, axis_on_dim: AxisOnDim) -> Origin:
-        """The origin of `axis_on_dim`, which no step propagated."""
         program = self._plan.program
         if axis_on_dim.value in self._arguments:
             return self._tensor_origin("argument", program.arguments[self._arguments[axis_on_dim.value]], axis_on_dim)
@@ -38,10 +37,9 @@ class OriginResolver:
         )
 
     def _tensor_origin(self, kind: str, tensor: Tensor, axis_on_dim: AxisOnDim) -> Origin:
-        """The origin in an argument or result: its override, or the rule of its dimension."""
         layout = self._plan.layout
         if (override := layout.override_of(tensor)) is not None:
-            pattern = next(each for each, stated in reversed(layout.overrides) if matches(each, tensor.path) and stated == override)
+            pattern = next(item for item, stated in reversed(layout.overrides) if matches(item, tensor.path) and stated == override)
             return Origin(kind, axis_on_dim, tensor.path, f"{pattern}={override}", priority=_priority(override, axis_on_dim))
         dim = tensor.dims[axis_on_dim.dim] if axis_on_dim.dim < len(tensor.dims) else ""
         axes, priority = layout.rule(dim), layout.priority(dim)
@@ -50,7 +48,7 @@ class OriginResolver:
 
     def _result_origin(self, number: int, axis_on_dim: AxisOnDim) -> Origin:
         program = self._plan.program
-        if number in self._carried:  # it has the sharding of the argument that it becomes
+        if number in self._carried:  # sharded as the argument of the next step
             return self._tensor_origin("result", program.arguments[self._carried[number]], axis_on_dim)
         return self._tensor_origin("result", program.results[number], axis_on_dim)
 
@@ -58,28 +56,26 @@ class OriginResolver:
         if value in self._inserted:
             return self._statement_origin(self._inserted[value].operand, axis_on_dim)
         structure = self._recorded.structure
-        born = structure.values[value].maker if value < len(structure.values) else -1
-        if born < 0 or structure.ops[born].kind != _CONSTRAINT:
+        maker = structure.values[value].maker if value < len(structure.values) else -1
+        if maker < 0 or structure.ops[maker].kind != _CONSTRAINT:
             return None
-        operation = self._plan.program.operations[born]
+        operation = self._plan.program.operations[maker]
         return Origin("own constraint", axis_on_dim, operation.path, "with_sharding_constraint", operation.source)
 
     def _statement_origin(self, operand: int, axis_on_dim: AxisOnDim) -> Origin | None:
-        """The constraint of the layout that was inserted behind a value."""
         while operand in self._inserted:
             operand = self._inserted[operand].operand
         program, structure = self._plan.program, self._recorded.structure
-        born = structure.values[operand].maker
-        if structure.ops[born].kind == _EDGE:  # of what a loop or barrier passes on
-            born = structure.values[structure.ops[born].operands[0]].maker
+        maker = structure.values[operand].maker
+        if structure.ops[maker].kind == _EDGE:  # the edge of a loop or barrier
+            maker = structure.values[structure.ops[maker].operands[0]].maker
         for pattern, sharding in reversed(self._plan.layout.constraints):
-            if born in operations_at(program, pattern, len(sharding.dims)):
-                path = program.operations[born].path
+            if maker in operations_at(program, pattern, len(sharding.dims)):
+                path = program.operations[maker].path
                 return Origin("constraint", axis_on_dim, path, f"@{pattern}={sharding}", priority=_priority(sharding, axis_on_dim))
         return None
 
     def _region_origin(self, axis_on_dim: AxisOnDim) -> Origin | None:
-        """The origin in the specs of a `shard_map`."""
         structure, operations = self._recorded.structure, self._plan.program.operations
         for number in self._graph.operations_of.get(axis_on_dim.value, ()):
             op_factors = self._graph.operations[number]
@@ -88,7 +84,7 @@ class OriginResolver:
         return None
 
     def is_stated(self, axis_on_dim: AxisOnDim) -> bool:
-        """Whether the plan or the function itself put the axis there; any other axis was propagated."""
+        """Return whether the plan or the function stated the axis there; any other axis was propagated."""
         value, structure = axis_on_dim.value, self._recorded.structure
         if value in self._arguments:
             return _has_axis(self._plan.argument_shardings[self._arguments[value]], axis_on_dim)
@@ -97,8 +93,8 @@ class OriginResolver:
             return stated is not None and _has_axis(stated, axis_on_dim)
         if value in self._inserted:
             return self._inserted[value].kind == _CONSTRAINT
-        born = structure.values[value].maker
-        return born >= 0 and (structure.ops[born].kind == _CONSTRAINT or self._region_origin(axis_on_dim) is not None)
+        maker = structure.values[value].maker
+        return maker >= 0 and (structure.ops[maker].kind == _CONSTRAINT or self._region_origin(axis_on_dim) is not None)
 
 
 def _has_axis(sharding: Sharding, axis_on_dim: AxisOnDim) -> bool:

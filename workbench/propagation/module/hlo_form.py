@@ -1,11 +1,13 @@
-"""The program in the form that XLA's partitioner sees: StableHLO after a round trip through HLO, as far as it affects propagation.
+"""Rewrites StableHLO into the form that XLA's partitioner sees after a round trip through HLO, as far as it affects
+propagation.
 
-Shardy's answer depends on the order of operations where candidate axes tie, and on what is a reshape. Three things differ after the trip:
+Shardy's answer depends on the order of operations where candidate axes tie, and on which operations are reshapes. The
+round trip changes three things:
 
-- there is no CHLO, and Shardy has no rules for it: an elementwise CHLO operation becomes a StableHLO one of the same rule, a top-k the
-  custom call that XLA makes of it (what they compute does not matter here; `KIND` remembers what they were);
-- HLO broadcasts only into new dimensions: one that inserts dimensions of size 1 is a reshape there, and one that stretches
-  dimensions of size 1 is a reshape and a broadcast;
+- there is no CHLO, for which Shardy has no rules: an elementwise CHLO operation becomes a StableHLO one of the same
+  rule, a top-k XLA's custom call (the computed values do not matter here; `KIND` stores the original kind);
+- HLO broadcasts only into new dimensions: a broadcast that inserts dimensions of size 1 is a reshape, and one that
+  stretches dimensions of size 1 is a reshape and a broadcast;
 - a computation's operations stand in post-order from its root.
 """
 
@@ -16,14 +18,16 @@ from jax.extend.mlir import ir
 
 from workbench.propagation.module.function_calls import CALLER
 from workbench.propagation.module.mlir_context import number_operations, producer
-from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 
 KIND = "wb_kind"  # the kind of an operation before it was replaced
-ORDER = "wb_order"  # an operation's place as traced, which is about the order a compiler runs it in
+ORDER = "wb_order"  # an operation's traced position, roughly the order in which a compiler runs it
+_HIDDEN = "wb.hidden"  # name and attributes of an operation that another stands in for
+_SHARDING = "sdy.sharding"
 
 
 def to_hlo_form(main: ir.Operation) -> None:
-    """Rewrite main and its loops, in place, each operation marked with its place as traced."""
+    """Rewrite main and its loops in place, and mark each operation with its traced position."""
     number_operations(main, ORDER)
     _rewrite(main)
 
@@ -31,8 +35,8 @@ def to_hlo_form(main: ir.Operation) -> None:
 def _rewrite(main: ir.Operation) -> None:
     for region in main.regions:
         for block in region.blocks:
-            for each in list(block.operations):
-                op = each.operation
+            for item in list(block.operations):
+                op = item.operation
                 if op.name in CONTROL_FLOW:
                     _rewrite(op)
                 elif op.name == "stablehlo.broadcast_in_dim":
@@ -62,15 +66,38 @@ def _split_broadcast(op: ir.Operation) -> None:
 
 
 def _replace_chlo(op: ir.Operation) -> None:
-    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo.")), **_copied_marks(op)}
+    name = op.name.removeprefix("chlo.")
+    _create_stand_in(op, {KIND: ir.StringAttr.get(name), **_copied_marks(op)})
+
+
+def hide_chlo(main: ir.Operation) -> None:
+    """Replace CHLO operations for a propagation, in place, such that `restore_chlo` can undo it."""
+    for op in list(operations_below(main)):
+        if op.name.startswith("chlo."):
+            attributes = ir.DictAttr.get(dict(op.attributes.items()))
+            _create_stand_in(op, {_HIDDEN: ir.DictAttr.get({"name": ir.StringAttr.get(op.name), "attributes": attributes})})
+
+
+def restore_chlo(main: ir.Operation) -> None:
+    """Put the operations of `hide_chlo` back, in place, with the shardings that they have received."""
+    for op in list(operations_below(main)):
+        if _HIDDEN in op.attributes:
+            hidden = ir.DictAttr(op.attributes[_HIDDEN])
+            attributes = {item.name: item.attr for item in ir.DictAttr(hidden["attributes"])}
+            if _SHARDING in op.attributes:
+                attributes[_SHARDING] = op.attributes[_SHARDING]
+            _replace(op, ir.StringAttr(hidden["name"]).value, list(op.operands), attributes)
+
+
+def _create_stand_in(op: ir.Operation, attributes: dict[str, ir.Attribute]) -> None:
     if op.name == "chlo.top_k":
-        name, attributes["call_target_name"] = "stablehlo.custom_call", ir.StringAttr.get("mhlo.topk")
+        _replace(op, "stablehlo.custom_call", list(op.operands), {**attributes, "call_target_name": ir.StringAttr.get("mhlo.topk")})
     elif all(operand.type == op.results[0].type for operand in op.operands):
-        name = "stablehlo.exponential" if len(op.operands) == 1 else "stablehlo.multiply"
-    else:
-        return
+        _replace(op, "stablehlo.exponential" if len(op.operands) == 1 else "stablehlo.multiply", list(op.operands), attributes)
+
+
+def _replace(op: ir.Operation, name: str, operands: list[ir.Value], attributes: dict[str, ir.Attribute]) -> None:
     types = [result.type for result in op.results]
-    operands = list(op.operands)[:2]  # a function of more arguments (polynomials, polygamma) is as elementwise with two
     new = ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ir.InsertionPoint(op))
     for old, result in zip(op.results, new.results, strict=True):
         old.replace_all_uses_with(result)
@@ -88,8 +115,8 @@ def _copied_marks(old: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def _sort_post_order(block: ir.Block) -> None:
-    """Every operation right after its operands, the first operand first; operations without readers behind the rest."""
-    ops = [each.operation for each in block.operations]
+    """Move every operation right after its operands, the first operand first; operations without readers go last."""
+    ops = [item.operation for item in block.operations]
     inside, root = set(ops), ops[-1]
     order: dict[ir.Operation, None] = {}
     for start in (root, *ops[:-1]):
@@ -100,12 +127,12 @@ def _sort_post_order(block: ir.Block) -> None:
 
 
 def _visit_depth_first(start: ir.Operation, inside: set[ir.Operation], order: dict[ir.Operation, None]) -> None:
-    """Depth first without recursion: an unrolled model is thousands of operations deep."""
+    """Without recursion, as an unrolled model is thousands of operations deep."""
     entered = {start}
     stack = [(start, _operand_makers(start, inside))]
     while stack:
         op, reads = stack[-1]
-        step = next((each for each in reads if each not in order and each not in entered), None)
+        step = next((maker for maker in reads if maker not in order and maker not in entered), None)
         if step is None:
             stack.pop()
             order.setdefault(op)
@@ -115,11 +142,11 @@ def _visit_depth_first(start: ir.Operation, inside: set[ir.Operation], order: di
 
 
 def _operand_makers(op: ir.Operation, inside: set[ir.Operation]) -> Iterator[ir.Operation]:
-    """The operations of the block whose results `op` reads, in its loops and branches too."""
+    """The operations of the block whose results `op` reads, also inside its loops and branches."""
     for operand in op.operands:
         if (source := producer(operand)) is not None and source in inside:
             yield source
     for region in op.regions:
         for block in region.blocks:
-            for each in block.operations:
-                yield from _operand_makers(each.operation, inside)
+            for inner in block.operations:
+                yield from _operand_makers(inner.operation, inside)

@@ -1,9 +1,9 @@
-"""Names for every dimension of a program, inferred from the few that the user gave by Shardy's rules, which are read here, too.
+"""Infers a name for every dimension of a program from the user's names, by Shardy's op sharding rules.
 
-A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
-matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
-same name. What no name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size; a trace then proposes
-names from roles for these (`recipes.propose_names`).
+A name spreads, breadth first, over dimensions that a rule gives one factor of the same size; so `d_ff` of the first and
+of the second matrix are one dimension. A user's name is never overwritten. The same position in repeated layers gets
+the same name. Dimensions that no name reaches are named after their size: `d768`, and `d768_b` for another dimension of
+that size; a trace then proposes names from roles for these (`recipes.propose_names`).
 """
 
 import functools
@@ -26,8 +26,9 @@ Names = tuple[str | None, ...]
 
 
 def value_names(tensor: Tensor, rank: int) -> tuple[str, ...]:
-    """Names of the dimensions of an argument or result as the partitioner has it. A random key is an array of words there, `uint32[2]`,
-    whose last dimension has no name and is never split.
+    """Names of the dimensions of an argument or result in the partitioner's representation.
+
+    A random key is an array of words there, `uint32[2]`, whose last dimension has no name and is never split.
 
     >>> value_names(Tensor("key", (8,), "key<fry>", ("batch",), Role.INPUT), rank=2)
     ('batch', '_')
@@ -54,21 +55,20 @@ class Naming:
         self.returned = self._read_groups(main)
 
     def value(self, value: ir.Value) -> int:
-        """The number of a value, a new one if it was not seen yet."""
-        found = self._ids.get(value)
-        if found is None:
-            found = self._ids[value] = len(self.shapes)
+        number = self._ids.get(value)
+        if number is None:
+            number = self._ids[value] = len(self.shapes)
             kind = value.type
             self.shapes.append(tuple(ir.RankedTensorType(kind).shape) if isinstance(kind, ir.RankedTensorType) else ())
-        return found
+        return number
 
     def _read_groups(self, parent: ir.Operation) -> list[int]:
-        """Read the groups of all operations of a region; returns the values its last operation returns."""
+        """Read the groups of all operations of a region; returns the operands of its last operation."""
         last: list[int] = []
         for region in parent.regions:
             for block in region.blocks:
-                for each in block.operations:
-                    op = each.operation
+                for item in block.operations:
+                    op = item.operation
                     last = [self.value(operand) for operand in op.operands]
                     self._read_operation(op, last)
         return last
@@ -86,7 +86,7 @@ class Naming:
     def _read_control_flow(self, op: ir.Operation, operands: list[int], results: list[int]) -> None:
         returned = [self._read_region(region) for region in op.regions]
         if op.name == "stablehlo.while":
-            arguments = [[self.value(each) for each in region.blocks[0].arguments] for region in op.regions]
+            arguments = [[self.value(argument) for argument in region.blocks[0].arguments] for region in op.regions]
             for values in zip(operands, results, *arguments, returned[1], strict=True):
                 self._join_values(values)
             trips = trip_count(op) or max_trip_count(op) or 1
@@ -97,9 +97,9 @@ class Naming:
 
     def _read_region(self, region: ir.Region) -> list[int]:
         last: list[int] = []
-        for each in region.blocks[0].operations:
-            last = [self.value(operand) for operand in each.operation.operands]
-            self._read_operation(each.operation, last)
+        for item in region.blocks[0].operations:
+            last = [self.value(operand) for operand in item.operation.operands]
+            self._read_operation(item.operation, last)
         return last
 
     def _join_factors(self, values: Sequence[int], factors: Sequence[tuple[tuple[str, ...], ...]]) -> None:
@@ -123,17 +123,16 @@ class Naming:
             self._groups.append(nodes)
 
     def reach(self, node: Node) -> set[Node]:
-        """The node and all unnamed ones that are the same dimension."""
-        found, queue = {node}, [node]
+        """The node and all unnamed nodes of the same dimension."""
+        reached, queue = {node}, [node]
         while queue:
             for group in self._groups_of.get(queue.pop(), ()):
-                fresh = [other for other in self._groups[group] if other not in self.names and other not in found]
-                found.update(fresh)
+                fresh = [other for other in self._groups[group] if other not in self.names and other not in reached]
+                reached.update(fresh)
                 queue += fresh
-        return found
+        return reached
 
     def spread_names(self, seeds: dict[Node, str]) -> None:
-        """Name the seeds and all that their names reach, breadth first."""
         fresh = {node: name for node, name in seeds.items() if node not in self.names}
         self.names.update(fresh)
         queue, done = deque(fresh), set()
@@ -148,11 +147,11 @@ class Naming:
                             queue.append(other)
 
 
-Places = Sequence[tuple[tuple[str, int, int], Node]]  # each dimension of an argument: its place in a layer, and itself
+Places = Sequence[tuple[tuple[str, int, int], Node]]  # each dimension of an argument: its position in a layer, and its node
 
 
 def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
-    """Names of each argument's dimensions, unique within an argument; all other values are named in `naming` on the way."""
+    """Names of each argument's dimensions, unique within an argument; all other values are named in `naming`."""
     naming.spread_names({(i, d): name for i, tensor in enumerate(arguments) for d, name in enumerate(given.get(tensor.path, ())) if name})
     positions = tuple(_argument_positions(arguments))
     _spread_over_layers(naming, arguments, positions)
@@ -161,28 +160,30 @@ def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str
 
 
 def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], positions: Places) -> None:
-    """Give unnamed dimensions the name of the same place in another layer, unless an argument gets a name twice by it.
+    """Give unnamed dimensions the name of the same position in another layer, unless an argument would get a name
+    twice.
 
-    In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
+    In a chain of equal matrices the output of one is the input of the next, and so cannot also be the output of the
+    next.
     """
-    known: dict[tuple[str, int, int], str] = {}
+    name_at: dict[tuple[str, int, int], str] = {}
     refused: set[tuple[Node, str]] = set()
     is_changed = True
     while is_changed:
         is_changed = False
         for position, node in positions:
             if node in naming.names:
-                known.setdefault(position, naming.names[node])
-            elif position in known and (node, known[position]) not in refused:
-                if _would_repeat(naming, arguments, node, known[position]):
-                    refused.add((node, known[position]))
+                name_at.setdefault(position, naming.names[node])
+            elif position in name_at and (node, name_at[position]) not in refused:
+                if _would_repeat(naming, arguments, node, name_at[position]):
+                    refused.add((node, name_at[position]))
                 else:
-                    naming.spread_names({node: known[position]})
+                    naming.spread_names({node: name_at[position]})
                     is_changed = True
 
 
 def _would_repeat(naming: Naming, arguments: Sequence[Tensor], node: Node, name: str) -> bool:
-    """Whether naming a node would give two dimensions of one argument the same name."""
+    """Return whether naming a node would give two dimensions of one argument the same name."""
     reached: dict[int, int] = {}
     for value, dim in naming.reach(node):
         if value < len(arguments):
@@ -216,7 +217,7 @@ def _size_names(size: int) -> Iterator[str]:
 
 
 def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
-    """Unique names: the second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies its names."""
+    """Number repeated names in an argument, `name_2`; state that mirrors a parameter copies its names."""
     dims: list[tuple[str, ...]] = []
     mirrors: dict[int, int] = {}
     parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
@@ -231,13 +232,13 @@ def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, N
         for d in range(len(tensor.shape)):
             name = naming.names[i, d]
             candidates = (name, *(f"{name}_{k}" for k in range(2, len(tensor.shape) + 2)))
-            names.append(next(each for each in candidates if each not in names and each not in fixed[d + 1 :]))
+            names.append(next(candidate for candidate in candidates if candidate not in names and candidate not in fixed[d + 1 :]))
         dims.append(tuple(names))
     return [dims[mirrors.get(i, i)] for i in range(len(dims))]
 
 
 def _find_mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:
-    """The parameter that a leaf of optimiser state belongs to: same shape, and its path ends in the parameter's."""
+    """The parameter that a leaf of optimizer state belongs to: same shape, and its path ends in the parameter's."""
     if tensor.role is not Role.OPTIMIZER_STATE:
         return None
     words = tensor.path.split("/")
@@ -257,11 +258,12 @@ _FACTOR = re.compile(r"[a-z](?:_\d+)?")
 
 
 class Rule(NamedTuple):
-    """Factors per operand and result dimension, and what sharding some of them needs.
+    """Factors of each operand and result dimension, and the communication that sharding some factors needs.
 
-    - `reduction`: a reduction over the axes that shard them; `whole`: that they are not sharded at all (`need_replication`); `permuted`: a
-      part of the neighbours', as along the windows of a convolution;
-    - `blocked`: those that do not propagate.
+    - `reduction`: factors that need a reduction over their axes; `whole`: factors that must not be sharded
+      (`need_replication`); `permuted`: factors that need data from neighboring shards, such as the windows of a
+      convolution;
+    - `blocked`: factors that do not propagate.
     """
 
     operands: tuple[tuple[tuple[str, ...], ...], ...]
@@ -297,9 +299,28 @@ def parse_rule(text: str) -> Rule:
     )
 
 
+def join_factors(rule: Rule, factor: str, other: str) -> str:
+    """The text of a rule in which a factor is another one, over which nothing is reduced then.
+
+    >>> join_factors(parse_rule("#sdy.op_sharding_rule<([j, k], [i])->([i]) {i=8, j=8, k=4} reduction={j, k}>"), "j", "i")
+    '#sdy.op_sharding_rule<([i, j], [i])->([i]) {i=8, j=4} reduction={j}>'
+    """
+    names = dict(zip([name for name in rule.sizes if name != factor], rule.sizes, strict=False))
+    names[factor] = names[other]
+
+    def written(tensors: Sequence[tuple[tuple[str, ...], ...]]) -> str:
+        return ", ".join(f"[{', '.join(''.join(names[name] for name in dim) for dim in dims)}]" for dims in tensors)
+
+    sizes = ", ".join(f"{names[name]}={size}" for name, size in rule.sizes.items() if name != factor)
+    reduction = tuple(name for name in rule.reduction if name not in (factor, other))
+    kinds = {"reduction": reduction, "need_replication": rule.whole, "permutation": rule.permuted, "blocked_propagation": rule.blocked}
+    lists = "".join(f" {kind}={{{', '.join(names[name] for name in factors)}}}" for kind, factors in kinds.items() if factors)
+    return f"#sdy.op_sharding_rule<({written(rule.operands)})->({written(rule.results)}) {{{sizes}}}{lists}>"
+
+
 def _factors_of(kind: str, kinds: str) -> tuple[str, ...]:
-    found = re.search(rf"\b{kind}=\{{([^}}]*)\}}", kinds)
-    return tuple(_FACTOR.findall(found[1])) if found else ()
+    match = re.search(rf"\b{kind}=\{{([^}}]*)\}}", kinds)
+    return tuple(_FACTOR.findall(match[1])) if match else ()
 
 
 def _tensors(side: str) -> tuple[tuple[tuple[str, ...], ...], ...]:

@@ -1,4 +1,4 @@
-"""Loops of a module: how often each runs, over which dimensions, and which values it captures instead of carrying them."""
+"""Loops of a module: their trip counts, the dimensions they run over, and the values they capture instead of carrying."""
 
 import re
 from collections.abc import Iterator
@@ -7,29 +7,28 @@ from jax.extend.mlir import ir
 
 from workbench.propagation.module.mlir_context import constant_value, is_zero, producer, shape_of
 
-# How often a loop runs, and which dimensions it runs over.
+# Trip counts, and the dimensions that a loop runs over.
 
 _WITH_START = 2  # operands of a reduction of one array
 
 
 def trip_count(op: ir.Operation) -> int | None:
-    """How often a `while` runs, if it counts up from a constant to a constant in constant steps, as every scan and fori_loop does."""
+    """The trip count of a `while` with constant start, limit and step, like every scan and fori_loop."""
     return _trips_by_condition(op, _last_operation(op.regions[0].blocks[0]).operands[0])
 
 
 def max_trip_count(op: ir.Operation) -> int | None:
-    """How often a `while` runs at most, if it ends after a number of iterations whatever its data are: a solver's, a search's, Equinox's
-    bounded loops."""
-    bounds = (_trips_by_condition(op, each) for each in _conditions(_last_operation(op.regions[0].blocks[0]).operands[0]))
-    return min((each for each in bounds if each is not None), default=None)
+    """The trip count limit, independent of data, of a solver, a search or one of Equinox's bounded loops."""
+    bounds = (_trips_by_condition(op, item) for item in _conditions(_last_operation(op.regions[0].blocks[0]).operands[0]))
+    return min((item for item in bounds if item is not None), default=None)
 
 
 def _conditions(value: ir.Value) -> Iterator[ir.Value]:
     """The conditions that must all hold for a Boolean value to be true."""
     owner = producer(value)
     if owner is not None and owner.name == "stablehlo.and":
-        for each in owner.operands:
-            yield from _conditions(each)
+        for operand in owner.operands:
+            yield from _conditions(operand)
     elif owner is not None and _is_repeated_truth(owner):
         yield from _conditions(owner.operands[0])
     else:
@@ -37,7 +36,7 @@ def _conditions(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _is_repeated_truth(op: ir.Operation) -> bool:
-    """Whether an operation only passes a Boolean value on: a conversion, `x != False`, any of one."""
+    """Return whether an operation only passes a Boolean value on: a conversion, `x != False`, any of one element."""
     if op.name == "stablehlo.reduce":
         return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == ()
     if op.name not in ("stablehlo.convert", "stablehlo.compare") or str(ir.RankedTensorType(op.operands[0].type).element_type) != "i1":
@@ -49,7 +48,6 @@ def _is_repeated_truth(op: ir.Operation) -> bool:
 
 
 def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
-    """How often a `while` runs if only this condition ends it."""
     body, compare = op.regions[1].blocks[0], producer(condition)
     if compare is None or compare.name != "stablehlo.compare":
         return None
@@ -69,7 +67,7 @@ def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
 
 
 def _count_trips(comparison: str, first: int, last: int, step: int) -> int | None:
-    """How often `first`, `first + step`, ... is less than (at most, ...) `last`; `None` if infinitely often."""
+    """The number of values `first`, `first + step`, ... that satisfy the comparison with `last`; `None` if infinite."""
     if any(direction in comparison for direction in ("GT", "GE")):  # counting down is counting up with all signs changed
         first, last, step = -first, -last, -step
     elif not any(direction in comparison for direction in ("LT", "LE")):
@@ -85,7 +83,7 @@ def _last_operation(block: ir.Block) -> ir.Operation:
 
 
 def _increment(body: ir.Block, position: int) -> int | None:
-    """By how much the body changes its counter in each iteration; negative where it counts down."""
+    """The change of the body's counter in each iteration; negative if it counts down."""
     owner = producer(_last_operation(body).operands[position])
     if owner is None or owner.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
@@ -98,9 +96,9 @@ def _increment(body: ir.Block, position: int) -> int | None:
 
 
 def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value, int]]:
-    """The dimensions that a scan slices or stacks, one slice per iteration: the leading dimension of its stacked inputs and outputs."""
-    for each in op.regions[1].blocks[0].operations:
-        inner = each.operation
+    """The dimensions that a scan slices or stacks, one slice per iteration."""
+    for item in op.regions[1].blocks[0].operations:
+        inner = item.operation
         if inner.name == "stablehlo.dynamic_slice":
             whole, part = inner.operands[0], inner.results[0]
         elif inner.name == "stablehlo.dynamic_update_slice":
@@ -113,19 +111,19 @@ def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value,
 
 # Loop invariants are captured by the loop instead of carried, as XLA does before it propagates shardings.
 #
-# A scan's constants and stacked inputs pass through the StableHLO loop unchanged. Carried, they would force one sharding on every use in
-# the loop through the carry's data-flow edge; captured, each use is free, which is what XLA's partitioner sees. As in its Shardy round trip
+# A scan's constants and stacked inputs pass through the StableHLO loop unchanged. If carried, they would force one sharding on every use in
+# the loop through the carry's data-flow edge; if captured, each use is free, as in XLA's partitioner. As in its Shardy round trip
 # (`xla-sdy-open-while-free-vars-sharding`), an open sharding constraint before the loop lets the inside differ from the outside.
 
-_CONSTRAINING = re.compile(r'["=]|\{\}')  # an axis, axes kept out or summed over, a dimension kept whole
+_CONSTRAINING = re.compile(r'["=]|\{\}')  # an axis, replicated or unreduced axes, or a closed whole dimension
 
 
 def capture_invariants(parent: ir.Operation) -> None:
-    """Capture in every loop below `parent`, outer loops first, in place."""
+    """Capture the invariants of every loop below `parent`, outer loops first, in place."""
     for region in parent.regions:
         for block in region.blocks:
-            for each in list(block.operations):
-                op = each.operation
+            for item in list(block.operations):
+                op = item.operation
                 if op.name == "stablehlo.while":
                     _capture(op)
                 if len(op.regions) and op.name.startswith(("stablehlo.while", "stablehlo.case", "stablehlo.if")):
@@ -156,5 +154,5 @@ def _open_constraint(value: ir.Value, before: ir.Operation) -> ir.Value:
 
 
 def is_open(constraint: ir.Operation) -> bool:
-    """Whether a constraint requests nothing, as those before loops do."""
+    """Return whether a constraint requests nothing, like those inserted before loops."""
     return _CONSTRAINING.search(str(constraint.attributes["sharding"])) is None

@@ -1,4 +1,4 @@
-"""One MLIR context with every dialect JAX lowers to, and modules in and out of bytes."""
+"""One MLIR context with every dialect JAX lowers to, bytecode of modules, and small readers of values and meshes."""
 
 import functools
 import io
@@ -10,12 +10,12 @@ from jax.extend.mlir import ir, passmanager
 from workbench.propagation.module.operation_kinds import operations_below
 
 MESH_AXIS = re.compile(r'"([^"]+)"=(\d+)')
-"""An axis in the text of a mesh's attribute: its name and its size."""
+"""Matches an axis in the text of a mesh attribute: its name and its size."""
 
 
 @functools.cache
 def context() -> ir.Context:
-    """The context of a trivial lowering: it has all dialects registered, by public means, and no device is used."""
+    """The context of a trivial lowering: a public way to get all dialects registered, without using a device."""
     module = jax.jit(lambda: 0).trace().lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
     return module.context
 
@@ -31,7 +31,7 @@ def module_bytes(module: ir.Module | ir.Operation) -> bytes:
 
 
 def run_passes(operation: ir.Operation, passes: str) -> None:
-    """Run a comma-separated pipeline on a module, without verifying between the passes (three times as fast)."""
+    """Run a comma-separated pipeline on a module, without verifying between passes (three times as fast)."""
     with operation.context:
         manager = passmanager.PassManager.parse(f"any({passes})")
         manager.enable_verifier(False)
@@ -47,11 +47,11 @@ def main_function(module: ir.Operation) -> ir.Operation:
 
 
 def declared_mesh(module: ir.Operation) -> ir.Operation:
-    """The declaration of the module's one mesh, `@mesh`; made without axes if there is none."""
+    """The declaration of the module's one mesh, `@mesh`; created without axes if there is none."""
     body = module.regions[0].blocks[0]
-    for each in body.operations:
-        if each.operation.name == "sdy.mesh" and ir.StringAttr(each.operation.attributes["sym_name"]).value == "mesh":
-            return each.operation
+    for item in body.operations:
+        if item.operation.name == "sdy.mesh" and ir.StringAttr(item.operation.attributes["sym_name"]).value == "mesh":
+            return item.operation
     declaration = ir.Operation.parse("sdy.mesh @mesh = <[]>")
     body.append(declaration)
     declaration.move_before(body.operations[0].operation)
@@ -64,7 +64,7 @@ def declared_axes(module: ir.Operation) -> dict[str, int]:
 
 
 def declare_mesh(module: ir.Operation, axes: str) -> None:
-    """Give the module's one mesh these axes: `"data"=4, "model"=2`."""
+    """Give the module's one mesh these axes, as in `"data"=4, "model"=2`."""
     declared_mesh(module).attributes["mesh"] = ir.Attribute.parse(f"#sdy.mesh<[{axes}]>")
 
 
@@ -75,7 +75,7 @@ def producer(value: ir.Value) -> ir.Operation | None:
 
 
 def constant_value(value: ir.Value) -> int | None:
-    """The whole number that a value is always, if it is constant; `None` if it is computed, or not a single number."""
+    """The integer that a value is a constant of; `None` if it is computed or not a single number."""
     owner = producer(value)
     if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
         return None
@@ -84,12 +84,18 @@ def constant_value(value: ir.Value) -> int | None:
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """The sizes of an array's dimensions, over all devices."""
+    """The global shape of an array."""
     return tuple(ir.RankedTensorType(value.type).shape)
 
 
+def read_dims(text: str, name: str) -> tuple[int, ...]:
+    """The dimensions of this name in a printed attribute; none if it is absent."""
+    inside = text.partition(f"{name} = [")[2].partition("]")[0]
+    return tuple(int(word) for word in inside.split(",") if word.strip())
+
+
 def is_zero(value: ir.Value) -> bool:
-    """Whether all elements of a value are the constant zero."""
+    """Return whether all elements of a value are the constant zero."""
     maker = producer(value)
     while maker is not None and maker.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
         maker = producer(maker.operands[0])
@@ -100,15 +106,14 @@ def is_zero(value: ir.Value) -> bool:
 
 
 def int64(number: int) -> ir.IntegerAttr:
-    """A whole number as an attribute."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-# Numbers on operations, in program order: Shardy's passes keep attributes they do not know.
+# Operations carry their number as an attribute: Shardy's passes keep unknown attributes.
 
 
 def number_operations(parent: ir.Operation, attribute: str) -> None:
-    """Give each operation below `parent` its number, from 0."""
+    """Number the operations below `parent` from 0, in program order."""
     integer = ir.IntegerType.get_signless(32)
     for number, op in enumerate(operations_below(parent)):
         op.attributes[attribute] = ir.IntegerAttr.get(integer, number)

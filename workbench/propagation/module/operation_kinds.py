@@ -64,33 +64,52 @@ ELEMENTWISE = frozenset(
 
 
 def operations_below(parent: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations of the program below `parent` in order, a loop before its body: the order of their ids."""
+    """The operations of the program below `parent` in the order of their ids, a loop before its body."""
     for region in parent.regions:
         for block in region.blocks:
-            for each in block.operations:
-                yield each.operation
-                if each.operation.name in CONTROL_FLOW:
-                    yield from operations_below(each.operation)
+            for item in block.operations:
+                yield item.operation
+                if item.operation.name in CONTROL_FLOW:
+                    yield from operations_below(item.operation)
 
 
 def manual_axes(op: ir.Operation) -> tuple[str, ...]:
     """The mesh axes that are manual in the `shard_map`s around an operation, the outermost first."""
-    found: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
     parent = op.parent
     while parent is not None and parent.name != "func.func":
         if parent.name == "sdy.manual_computation":
-            found = (*axes_made_manual(parent), *found)
+            axes = (*axes_made_manual(parent), *axes)
         parent = parent.operation.parent
-    return found
+    return axes
 
 
 def axes_made_manual(region: ir.Operation) -> tuple[str, ...]:
-    """The axes of one `sdy.manual_computation`."""
+    """The manual axes of one `sdy.manual_computation`."""
     return tuple(re.findall(r'"([^"]+)"', str(region.attributes["manual_axes"])))
 
 
 def adds_updates(op: ir.Operation) -> bool:
-    """Whether an operation is a scatter that adds its updates to the operand."""
+    """Return whether an operation is a scatter that adds its updates to the operand."""
     if op.name != "stablehlo.scatter" or len(op.results) > 1:
         return False
-    return [each.operation.name for each in op.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]
+    return [item.operation.name for item in op.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]
+
+
+# Prints from the device (`jax.debug.print`). JAX lowers one as a call of a handler of the backend at hand, a CPU's.
+
+_HANDLER, _HANDLER_OF_SHARDS = "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"
+
+
+def is_print(op: ir.Operation) -> bool:
+    """Whether the operation prints values from the device."""
+    return op.name == "stablehlo.custom_call" and not len(op.results) and _handler(op) in (_HANDLER, _HANDLER_OF_SHARDS)
+
+
+def gathers_for_print(op: ir.Operation) -> bool:
+    """Whether the operation prints whole values, which one device gathers, and not each device its shards (`partitioned=True`)."""
+    return is_print(op) and _handler(op) == _HANDLER
+
+
+def _handler(op: ir.Operation) -> str:
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value)

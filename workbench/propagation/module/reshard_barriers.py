@@ -1,7 +1,8 @@
-"""Keeping constraints apart: a value that is constrained twice is resharded by way of the first constraint.
+"""Keeps constraints separate: a value that is constrained twice is resharded by way of the first constraint.
 
-`sdy-reshard-to-collectives` leaves no sign of where one reshard ends and the next begins, and what is sent depends on it: XLA takes them
-one after the other. So a barrier stands for each constraint of the program, as its value, and between each two other reshards.
+`sdy-reshard-to-collectives` does not mark where one reshard ends and the next begins, and the collectives depend on it:
+XLA reshards one after the other. So a barrier replaces each constraint of the program as its value, and separates each
+two other reshards.
 """
 
 import re
@@ -17,22 +18,22 @@ from workbench.propagation.module.prepare_module import ID
 RESHARD = "sdy.reshard"
 _RULE, _SHARDING = "sdy.sharding_rule", "sdy.sharding"
 _UNREDUCED = re.compile(r", unreduced=\{[^}]*\}")
-_CHEAP_TO_REMAKE = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
+_CHEAP_TO_REMAKE = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device computes its own shard
 
 
 def drop_reshard_rules(ops: Sequence[ir.Operation]) -> None:
-    """Remove the sharding rule of constraints that became reshards: with one, Shardy would reshard behind them, where XLA does not."""
+    """Remove the sharding rule of constraints that became reshards: Shardy would reshard after them, unlike XLA."""
     for op in ops:
         if op.name == RESHARD and _RULE in op.attributes:
             del op.attributes[_RULE]
 
 
 def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
-    """Reshard the operands of elementwise operations to the result's sharding, as XLA does; Shardy may compute them in a third sharding.
+    """Reshard elementwise operands to the result's sharding, as XLA does; Shardy may use a third one.
 
-    Only where there are constraints: elsewhere, propagation mostly leaves no such conflict.
+    Needed only with constraints: elsewhere, propagation rarely leaves such a conflict.
     """
-    for op in [each for each in ops if each.name in ELEMENTWISE and _SHARDING in each.attributes]:
+    for op in [item for item in ops if item.name in ELEMENTWISE and _SHARDING in item.attributes]:
         mine = op.attributes[_SHARDING]
         for number, value in enumerate(op.operands):
             maker = producer(value)
@@ -42,16 +43,12 @@ def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
             if kind.rank and kind.shape == ir.RankedTensorType(op.results[0].type).shape and _sharding_text(value) != result_sharding:
                 attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{result_sharding}")}
                 place = ir.InsertionPoint(op)
-                made = ir.Operation.create(RESHARD, [value.type], [value], attributes, loc=op.location, ip=place)
-                op.operands[number] = made.results[0]
+                reshard = ir.Operation.create(RESHARD, [value.type], [value], attributes, loc=op.location, ip=place)
+                op.operands[number] = reshard.results[0]
 
 
 def clear_unreduced_results(main: ir.Operation, stated: Container[int]) -> None:
-    """Make whole sums of the results that propagation left as partial sums, but for those that the plan shards (`stated`): JAX returns
-    whole values.
-
-    Shardy propagates partial sums to results from JAX 0.11 on.
-    """
+    """Reduce unreduced results except those in `stated`: JAX returns whole values, unlike Shardy from JAX 0.11 on."""
     if "res_attrs" not in main.attributes:
         return
     entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
@@ -64,7 +61,7 @@ def clear_unreduced_results(main: ir.Operation, stated: Container[int]) -> None:
 def insert_barriers(main: ir.Operation) -> None:
     """Insert the barriers; those of the program's constraints get their numbers."""
     reshards = [op for op in operations_below(main) if op.name == RESHARD]
-    for op in [each for each in reshards if ID in each.attributes]:
+    for op in [reshard for reshard in reshards if ID in reshard.attributes]:
         barrier = _insert_barrier(op.results[0], op.attributes["sharding"], op)
         barrier.move_after(op)
         op.results[0].replace_all_uses_except(barrier.results[0], barrier)
@@ -79,7 +76,6 @@ def insert_barriers(main: ir.Operation) -> None:
 
 
 def _insert_barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation) -> ir.Operation:
-    """A barrier of this sharding before `place`, with that one's number if it has one."""
     per_value = ir.Attribute.parse(f"#sdy.sharding_per_value<[{str(sharding).removeprefix('#sdy.sharding')}]>")
     numbers = {name: place.attributes[name] for name in (ID, ORDER) if name in place.attributes}
     point = ir.InsertionPoint(place)
@@ -88,7 +84,7 @@ def _insert_barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation
 
 
 def _sharding_text(value: ir.Value) -> str:
-    """A value's sharding as text, without what only propagation reads (`?`); for an argument its own name."""
+    """A value's sharding as text without open-dimension marks (`?`); for an argument its name."""
     owner = producer(value)
     if owner is None:
         return str(value)

@@ -1,7 +1,4 @@
-"""Shardy's and MLIR's attributes as plain Python: shardings as mesh axes per dimension, element types as dtype names, local sizes.
-
-And back: shardings as Shardy writes them.
-"""
+"""Converts Shardy's and MLIR's attributes to and from plain Python: axes per dimension, dtype names, local sizes."""
 
 import functools
 import math
@@ -51,13 +48,12 @@ def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ..
 
 def local_bytes(kind: ir.Type, dims: Dims, mesh: Mesh) -> int:
     """Bytes of one device's shard of a value of this type."""
-    shape, each = _shape_and_itemsize(kind)
-    return math.ceil(math.prod(local_shape(shape, dims, mesh)) * each)
+    shape, element_bytes = _shape_and_itemsize(kind)
+    return math.ceil(math.prod(local_shape(shape, dims, mesh)) * element_bytes)
 
 
 @functools.lru_cache(maxsize=4096)
 def _shape_and_itemsize(kind: ir.Type) -> tuple[tuple[int, ...], float]:
-    """The shape of a tensor type, and bytes of an element; MLIR shares equal types."""
     ranked = ir.RankedTensorType(kind)
     return tuple(ranked.shape), itemsize(dtype_name(str(ranked.element_type)))
 
@@ -65,7 +61,7 @@ def _shape_and_itemsize(kind: ir.Type) -> tuple[tuple[int, ...], float]:
 def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
     """The shardings of an `sdy.sharding` attribute: one, or one for each result."""
     if sdy.TensorShardingPerValueAttr.isinstance(attribute):
-        return tuple(_read_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
+        return tuple(_read_dims(sdy.TensorShardingAttr(sharding)) for sharding in sdy.TensorShardingPerValueAttr(attribute).shardings)
     return (_read_dims(sdy.TensorShardingAttr(attribute)),)
 
 
@@ -74,20 +70,20 @@ def _read_dims(sharding: Any) -> Dims:
 
 
 def read_annotation(attribute: ir.Attribute) -> Sharding:
-    """All that an `sdy.sharding` says: also open dimensions, priorities, replicated and unreduced axes."""
+    """The full content of an `sdy.sharding`, including open dimensions, priorities, replicated and unreduced axes."""
     sharding = sdy.TensorShardingAttr(attribute)
-    dims = [sdy.DimensionShardingAttr(each) for each in sharding.dimension_shardings]
+    dims = [sdy.DimensionShardingAttr(dim) for dim in sharding.dimension_shardings]
     return Sharding(
-        tuple(tuple(map(_axis_text, each.axes)) for each in dims),
-        tuple(not each.is_closed for each in dims),
-        tuple(each.priority or 0 for each in dims),
+        tuple(tuple(map(_axis_text, dim.axes)) for dim in dims),
+        tuple(not dim.is_closed for dim in dims),
+        tuple(dim.priority or 0 for dim in dims),
         tuple(map(_axis_text, sharding.replicated_axes)),
         tuple(map(_axis_text, sharding.unreduced_axes)),
     )
 
 
 def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
-    """The same for each of several values."""
+    """The full shardings (`read_annotation`) of a per-value attribute."""
     return tuple(map(read_annotation, sdy.TensorShardingPerValueAttr(attribute).shardings))
 
 
@@ -124,13 +120,13 @@ def axes_text(axes: Iterable[str]) -> str:
     return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)
 
 
-# The shardings of values after propagation, read before communication is explicit.
+# Shardings after propagation, before reshards are explicit.
 
 _SHARDING = "sdy.sharding"
 
 
 class ShardingReader:
-    """Reads shardings, each attribute once: MLIR shares equal ones."""
+    """Reads shardings after propagation, each attribute once, as MLIR shares equal ones."""
 
     def __init__(self, main: ir.Operation) -> None:
         self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
@@ -142,16 +138,16 @@ class ShardingReader:
         return self._known[attribute]
 
     def dims_of(self, value: ir.Value) -> Dims:
-        """The sharding that propagation gave a value; no dimensions where it has none."""
+        """The propagated sharding of a value; empty if it has none."""
         owner = producer(value)
         if owner is not None and owner.name == "sdy.reshard":
             return self.read_attribute(owner.attributes["sharding"])[0]
         if owner is not None:
-            is_given = _SHARDING in owner.attributes
-            return self.read_attribute(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_given else ()
+            has_sharding = _SHARDING in owner.attributes
+            return self.read_attribute(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if has_sharding else ()
         number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
         if parent.name == "func.func":
             entries = ir.DictAttr(self._arguments[number])
             return self.read_attribute(entries[_SHARDING])[0] if _SHARDING in entries else ()
-        is_given = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
-        return self.read_attribute(parent.attributes[_SHARDING])[number] if is_given else ()
+        has_sharding = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
+        return self.read_attribute(parent.attributes[_SHARDING])[number] if has_sharding else ()

@@ -1,4 +1,4 @@
-"""What an operation's location says: the named scope it was traced under and the user's line it came from."""
+"""Reads an operation's location: the named scope it was traced under and the user's source line."""
 
 import functools
 import re
@@ -9,12 +9,12 @@ from pathlib import Path
 import jax
 from jax.extend.mlir import ir
 
-# What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
+# Words that JAX's machinery adds to a name stack, as opposed to the user's named scopes.
 _MACHINERY = re.compile(
     r"while|turns=\d+|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
 )
 TURNS = "turns="
-"""What stands at the end of a loop's name before the number of its turns, where a layout says it."""
+"""Prefix of the trip count at the end of a loop's name, where a layout states it."""
 _TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
 _WORKBENCH = Path(__file__).resolve().parents[2]
 _LIBRARIES = tuple(
@@ -28,18 +28,18 @@ _ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
 def scope_of(location: ir.Location) -> str:
     """The raw name stack and primitive, `jit(step)/jvp(mlp)/dot_general`; empty if the location has no name.
 
-    A location is a name around a call stack, or, after fusion of operations, several of them: the first name counts.
+    A location is a name around a call stack, or, after fusion of operations, several of them; the first name is used.
     """
     if isinstance(location, ir.NameLoc):
         return location.name_str
     if isinstance(location, ir.FusedLoc) and location.locations:
-        return next((name for each in location.locations if (name := scope_of(each))), "")
+        return next((name for part in location.locations if (name := scope_of(part))), "")
     return ""
 
 
 @functools.lru_cache(maxsize=65536)
 def readable_path(raw: str) -> str:
-    """The path the user knows: JAX's machinery left out, the backward pass under `grad/`, functions by their names.
+    """The path as users know it: without JAX's machinery, the backward pass under `grad/`, functions by their names.
 
     >>> readable_path("jit(step)/transpose(jvp(mlp))/bsm,mf->bsf/dot_general")
     'grad/mlp/dot_general'
@@ -60,7 +60,7 @@ def readable_path(raw: str) -> str:
         backward |= "transpose" in transforms
         if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
             continue  # the step function itself
-        words.extend(each for each in _split_scopes(inner) if each and not _MACHINERY.fullmatch(each))
+        words.extend(scope for scope in _split_scopes(inner) if scope and not _MACHINERY.fullmatch(scope))
     words = words if words[: len(outer)] == outer else [*outer, *words]
     return "/".join((["grad"] if backward else []) + words)
 
@@ -78,9 +78,9 @@ def _split_scopes(raw: str) -> list[str]:
 
 def _unwrap_transforms(word: str) -> tuple[str, tuple[str, ...]]:
     transforms: list[str] = []
-    while found := _TRANSFORM.fullmatch(word):
-        transforms.append(found["name"])
-        word = found["inner"]
+    while match := _TRANSFORM.fullmatch(word):
+        transforms.append(match["name"])
+        word = match["inner"]
     return word, tuple(transforms)
 
 
@@ -91,50 +91,49 @@ def source_of(location: ir.Location) -> str:
 
 
 def user_frame(location: ir.Location) -> tuple[str, int] | None:
-    """The file and the innermost line in the user's code, if there is one."""
+    """The file and innermost line in the user's code, if there is one."""
     return next(((name, line) for name, line in _frames(location) if not is_library(name)), None)
 
 
 def short_line(filename: str, line: int) -> str:
-    """`gpt.py:42`, the form in which lines are reported and selected."""
+    """The form in which lines are reported and selected: `gpt.py:42`."""
     return f"{Path(filename).name}:{line}"
 
 
 def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
-    """The call stack, innermost first."""
     pending = [location]
     while pending:
-        each = pending.pop()
-        if isinstance(each, ir.NameLoc):
-            pending.append(each.child_loc)
-        elif isinstance(each, ir.CallSiteLoc):
-            pending += [each.caller, each.callee]
-        elif isinstance(each, ir.FusedLoc):
-            pending += reversed(each.locations)
-        elif isinstance(each, ir.FileLineColLoc):
-            yield each.filename, each.start_line
+        item = pending.pop()
+        if isinstance(item, ir.NameLoc):
+            pending.append(item.child_loc)
+        elif isinstance(item, ir.CallSiteLoc):
+            pending += [item.caller, item.callee]
+        elif isinstance(item, ir.FusedLoc):
+            pending += reversed(item.locations)
+        elif isinstance(item, ir.FileLineColLoc):
+            yield item.filename, item.start_line
 
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Whether a file is not the user's code: installed, the workbench's own, or generated code (`<string>`, but not `<stdin>`)."""
+    """Return whether a file is installed, part of the workbench, or generated (`<string>`, but not `<stdin>`)."""
     if filename.startswith("<"):
         return not filename.startswith(_INTERACTIVE)
     is_installed = filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED)
     return is_installed and not filename.startswith(_ZOO)
 
 
-# Named scopes whose operations are one hand-written kernel on the target: how the scope's name says so.
+# Named scopes whose operations are one hand-written kernel on the target, marked in the scope's name.
 #
-# A flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. Values inside are never stored: the kernel
-# reads the scope's inputs and writes its outputs. `work` is the share of the dots inside that it computes: a causal attention skips the
-# half that its mask would hide.
+# Flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. Values inside are never stored: the kernel
+# reads the scope's inputs and writes its outputs. `work` is the fraction of the dots inside that it computes: causal attention skips the
+# masked half.
 
 _MARK = re.compile(r"(?P<name>[^/()@]+)@kernel(?:=(?P<work>[0-9.]+))?")
 
 
 def kernel_scope(name: str, work: float = 1.0) -> str:
-    """The name of such a scope.
+    """The name of a scope that is one hand-written kernel; `work` is the fraction of the dots inside that it computes.
 
     >>> kernel_scope("softmax"), kernel_scope("flash_attention", 0.5)
     ('softmax@kernel', 'flash_attention@kernel=0.5')
@@ -143,7 +142,7 @@ def kernel_scope(name: str, work: float = 1.0) -> str:
 
 
 def without_marks(path: str) -> str:
-    """The path as a person reads it.
+    """The path without kernel marks.
 
     >>> without_marks("jit(step)/jvp(attention/flash_attention@kernel=0.5)/exp")
     'jit(step)/jvp(attention/flash_attention)/exp'
@@ -153,11 +152,12 @@ def without_marks(path: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def marked_kernel(path: str) -> tuple[str, float] | None:
-    """The scope of the kernel that an operation of this raw path belongs to, and the share of the work it does; `None` for no kernel.
+    """The kernel scope of an operation with this raw path, and the fraction of the work it does; `None` outside
+    kernels.
 
     >>> marked_kernel("jit(step)/jvp(attention/flash_attention@kernel=0.5)/exp")
     ('flash_attention', 0.5)
     >>> marked_kernel("jit(step)/mlp/exp")
     """
-    found = _MARK.search(path) if "@kernel" in path else None
-    return (found["name"], float(found["work"] or 1)) if found else None
+    match = _MARK.search(path) if "@kernel" in path else None
+    return (match["name"], float(match["work"] or 1)) if match else None

@@ -1,7 +1,8 @@
-"""Shardings in the traced function (`with_sharding_constraint`, `shard_map`), translated to the plan's one mesh.
+"""Translates shardings in the traced function (`with_sharding_constraint`, `shard_map`) to the plan's one mesh.
 
-The function's meshes are merged into one declaration, `@mesh`: the axes a plan's mesh must have. Constraints over no axes (JAX puts them on
-random keys) say nothing and are dropped. What runs on one device, such as a print from it, keeps the mesh of that device, as XLA wants it.
+The function's meshes are merged into one declaration, `@mesh`: the axes a plan's mesh must have. Constraints over no
+axes (JAX puts them on random keys) have no effect and are dropped. An operation that runs on one device, such as a
+print, keeps the mesh of that device, as XLA requires.
 """
 
 import re
@@ -11,24 +12,25 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.propagation.module.function_calls import functions_of
-from workbench.propagation.module.mlir_context import MESH_AXIS, declare_mesh, declared_axes
+from workbench.propagation.module.mlir_context import MESH_AXIS, declare_mesh, declared_axes, parse_module
 from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.source_location import source_of
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
-_MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
+_MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in attributes that name a mesh; the latter from JAX 0.11.1 on
 _AXIS_OF_PMAP = "_internal_pmap_axis_name"  # jax/_src/pmap.py
 
 
 def merge_meshes(module: ir.Operation) -> None:
-    """Leave one mesh, `@mesh`, with the axes of all the function's own meshes, and refer everything to it; in place."""
+    """Merge the function's meshes into one mesh, `@mesh`, and refer everything to it; in place."""
     axes: dict[str, str] = {}
     names: dict[str, bool] = {}  # each mesh symbol, and whether it has axes
     for op in _declared(module):
         if _is_single_device(op):
             continue
-        found = MESH_AXIS.findall(str(op.attributes["mesh"]))
-        names[ir.StringAttr(op.attributes["sym_name"]).value] = bool(found)
-        axes |= dict(found)
+        mesh_axes = MESH_AXIS.findall(str(op.attributes["mesh"]))
+        names[ir.StringAttr(op.attributes["sym_name"]).value] = bool(mesh_axes)
+        axes |= dict(mesh_axes)
         op.erase()
     declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in axes.items()))
     if names:
@@ -36,7 +38,7 @@ def merge_meshes(module: ir.Operation) -> None:
 
 
 def drop_single_devices(module: ir.Operation) -> None:
-    """Drop what keeps an operation on one device, in place: it spreads to no other, and as planned it is on all."""
+    """Drop shardings to a single device, in place: they do not propagate, and a plan uses all devices."""
     names = {ir.StringAttr(op.attributes["sym_name"]).value for op in _declared(module) if _is_single_device(op)}
     if not names:
         return
@@ -49,11 +51,10 @@ def drop_single_devices(module: ir.Operation) -> None:
 
 
 def _declared(module: ir.Operation) -> list[ir.Operation]:
-    return [each.operation for each in module.regions[0].blocks[0].operations if each.operation.name == "sdy.mesh"]
+    return [item.operation for item in module.regions[0].blocks[0].operations if item.operation.name == "sdy.mesh"]
 
 
 def _is_single_device(mesh: ir.Operation) -> bool:
-    """Whether it is a mesh of one device by its number."""
     return "device_ids=" in str(mesh.attributes["mesh"]) and not MESH_AXIS.search(str(mesh.attributes["mesh"]))
 
 
@@ -63,8 +64,8 @@ _SHARDING = "sdy.sharding"
 def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
     for region in parent.regions:
         for block in region.blocks:
-            for each in list(block.operations):
-                op = each.operation
+            for item in list(block.operations):
+                op = item.operation
                 _rename_meshes(op, meshes)
                 for key in list(op.attributes):
                     text = str(op.attributes[key])
@@ -78,24 +79,36 @@ def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
 
 
 def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
-    """Raises `PartitionError` if the function uses mesh axes that the plan's mesh does not have, or has in another size."""
+    """Raise `PartitionError` if the function uses mesh axes that the plan's mesh lacks or has in another size."""
     known = ", ".join(f"`{name}`" for name in mesh.names)
     for name, size in declared_axes(module).items():
         if name == _AXIS_OF_PMAP:
             raise PartitionError(
                 f"The function calls `jax.pmap`, which maps over {size} devices of its own and names no axis of the plan's mesh.",
                 [
-                    "take `jax.pmap` off: the plan splits the whole batch, `batch:data`, and sums its gradients",
+                    "remove `jax.pmap`: the plan shards the whole batch, `batch:data`, and sums its gradients",
                     "map with `jax.shard_map` over a mesh with named axes",
                 ],
             )
         if name not in mesh:
             raise PartitionError(
-                f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {known}.",
-                [f"add an axis `{name}` to the mesh", "take the constraint out of the function"],
+                f"The function itself shards values over mesh axis `{name}`; the mesh of the plan has {known}.",
+                [f"add an axis `{name}` to the mesh", "remove the constraint from the function"],
             )
+    for name, size in declared_axes(module).items():
         if is_manual and mesh[name] != size:
             raise PartitionError(
                 f"The function has a shard_map over mesh axis `{name}` of size {size}; the plan's mesh has `{name}:{mesh[name]}`.",
                 [f"make `{name}` {size}", "trace the function again with the plan's mesh"],
             )
+
+
+def find_partial_permutation(lowered: bytes, devices: int) -> str | None:
+    """The user's line, or an empty text, of the first permutation (`ppermute`) whose pairs name fewer than `devices` devices."""
+    module = parse_module(lowered)
+    for op in (op for function in functions_of(module.operation).values() for op in operations_below(function)):
+        if op.name == "stablehlo.collective_permute":
+            pairs = ir.DenseIntElementsAttr(op.attributes["source_target_pairs"])
+            if len(set(pairs)) < devices:
+                return source_of(op.location)
+    return None

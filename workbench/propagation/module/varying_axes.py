@@ -1,4 +1,4 @@
-"""Along which manual mesh axes of a `shard_map` a value differs between devices.
+"""Along which manual mesh axes of a `shard_map` a value differs between devices, and along which its collectives send.
 
 What does not differ along an axis is computed by every device along it again. This is what JAX calls varying manual axes (`vma` of a
 type; "Efficient transposition of replication-inducing collectives", JAX design notes), which the lowered module does not carry: so it is
@@ -18,25 +18,42 @@ from workbench.propagation.module.shardy_attributes import read_annotations
 
 Axes = frozenset[str]
 
-_MARK = "wb_varies"
+_MARK, _SENDS = "wb_varies", "wb_sends"
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 _NONE: Axes = frozenset()
+SENDS = {
+    "stablehlo.all_reduce": "all-reduce",
+    "stablehlo.all_gather": "all-gather",
+    "stablehlo.reduce_scatter": "reduce-scatter",
+    "stablehlo.all_to_all": "all-to-all",
+    "stablehlo.collective_permute": "collective-permute",
+}
+"""The collectives of a `shard_map`, with the report's names for them."""
 _SUMS = frozenset({"stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.collective_broadcast"})  # equal on the devices of a group
-_EXCHANGES = frozenset({"stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute"})
 _GROUPS = ("replica_groups", "source_target_pairs")
 _NAME = re.compile(r'"([^":]+)"')
 
 
 def mark_varying_axes(module: ir.Operation) -> None:
-    """Write into each product in a `shard_map`, in place, the axes along which its operands differ, in the order of the mesh."""
+    """Write into each product in a `shard_map`, in place, the axes along which its operands differ, in the order of the mesh, and into each
+    collective those along which it sends."""
     main = main_function(module)
     if any(op.name == "sdy.manual_computation" for op in operations_below(main)):
         _Walk(declared_axes(module)).read_block(main.regions[0].blocks[0], _NONE)
 
 
 def marked_axes(op: ir.Operation) -> tuple[str, ...]:
-    """What `mark_varying_axes` wrote into an operation."""
-    return tuple(ir.StringAttr(op.attributes[_MARK]).value.split(",")) if _MARK in op.attributes else ()
+    """What `mark_varying_axes` wrote into a product."""
+    return _read_mark(op, _MARK)
+
+
+def sending_axes(op: ir.Operation) -> tuple[str, ...]:
+    """What `mark_varying_axes` wrote into a collective."""
+    return _read_mark(op, _SENDS)
+
+
+def _read_mark(op: ir.Operation, mark: str) -> tuple[str, ...]:
+    return tuple(ir.StringAttr(op.attributes[mark]).value.split(",")) if mark in op.attributes else ()
 
 
 class _Walk:
@@ -45,37 +62,39 @@ class _Walk:
         self._values: dict[ir.Value, Axes] = {}
 
     def read_block(self, block: ir.Block, manual: Axes) -> list[Axes]:
-        """Note all operations of a block; returns the axes of what it hands on."""
+        """Record all operations of a block; returns the axes of the values it returns."""
         operands: list[Axes] = []
-        for each in block.operations:
-            op = each.operation
+        for item in block.operations:
+            op = item.operation
             operands = [self._values.get(value, _NONE) for value in op.operands]
             if manual and op.name in _PRODUCTS:
-                self._mark(op, _NONE.union(*operands))
+                self._mark(op, _MARK, _NONE.union(*operands))
+            elif op.name in SENDS:
+                self._mark(op, _SENDS, self._axes_of_groups(op))
             for value, axes in zip(op.results, self._results(op, operands, manual), strict=False):
                 self._values[value] = axes
         return operands
 
-    def _mark(self, op: ir.Operation, axes: Axes) -> None:
+    def _mark(self, op: ir.Operation, mark: str, axes: Axes) -> None:
         if axes:
-            op.attributes[_MARK] = ir.StringAttr.get(",".join(name for name in self._mesh if name in axes))
+            op.attributes[mark] = ir.StringAttr.get(",".join(name for name in self._mesh if name in axes))
 
     def _results(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
-        everything = _NONE.union(*operands)
+        union = _NONE.union(*operands)
         if op.name == "sdy.manual_computation":
             return self._read_region(op, operands, manual)
         if op.name == "stablehlo.while":
             return self._read_loop(op, operands, manual)
         if op.name in ("stablehlo.case", "stablehlo.if"):
             branches = [self.read_block(region.blocks[0], manual) for region in op.regions]
-            return [everything.union(*each) for each in zip(*branches, strict=True)]
+            return [union.union(*branch_axes) for branch_axes in zip(*branches, strict=True)]
         if op.name in ("stablehlo.partition_id", "stablehlo.replica_id"):
             return [manual]
         if op.name in _SUMS:
             return [axes - self._axes_of_groups(op) for axes in operands]
-        if op.name in _EXCHANGES:
-            everything |= self._axes_of_groups(op)
-        return [everything] * len(op.results)
+        if op.name in SENDS:
+            union |= self._axes_of_groups(op)
+        return [union] * len(op.results)
 
     def _read_region(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
         inside = manual | {*axes_made_manual(op)}
@@ -85,7 +104,7 @@ class _Walk:
         return [axes & manual for axes in self.read_block(block, inside)]
 
     def _read_loop(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
-        """What a loop carries differs along all axes along which it does in any iteration."""
+        """A carried value differs along all axes along which it differs in any iteration."""
         body, carried = op.regions[1].blocks[0], operands
         while True:
             for block in (op.regions[0].blocks[0], body):
@@ -102,11 +121,11 @@ class _Walk:
         if not isinstance(attribute, ir.DenseIntElementsAttr):  # from JAX 0.11.1 on: the axes by name
             return frozenset(_NAME.findall(str(attribute))) & {*self._mesh}
         groups = np.array(attribute)
-        places = np.unravel_index(groups, tuple(self._mesh.values()))
-        return frozenset(name for name, place in zip(self._mesh, places, strict=True) if (place != place[:, :1]).any())
+        coordinates = np.unravel_index(groups, tuple(self._mesh.values()))
+        return frozenset(name for name, coordinate in zip(self._mesh, coordinates, strict=True) if (coordinate != coordinate[:, :1]).any())
 
 
 def _axes_of_shardings(attribute: ir.Attribute) -> Iterator[Axes]:
-    """The axes that each sharding of a list names; of a part of an axis, the axis."""
+    """The axes that each sharding of a list uses; a sub-axis counts as its axis."""
     for sharding in read_annotations(attribute):
         yield frozenset(map(base_axis, sharding.axes))

@@ -1,1 +1,1 @@
-"""The facts of a program that no layout changes: its values, their lifetimes, its loops and what each operation computes."""
+"""The facts of a program that no layout changes: its values, their lifetimes, its loops and the work of each operation."""

@@ -1,16 +1,16 @@
-"""The shardings to which XLA's partitioner brings the tensors of a dot before each device multiplies its part (openxla/xla,
-`dot_handler.cc`).
+"""The shardings in which XLA's partitioner computes a dot (openxla/xla, `dot_handler.cc`).
 
-Shardy brings operands and result to the cheapest common sharding of their shared dimensions. XLA does not compare costs. It looks for
-dimensions that are sharded alike in two of the three tensors, groups the devices along their axes, and goes on with the smaller dot within
-each group:
+Shardy brings operands and result to the cheapest common sharding of their shared dimensions. XLA does not compare
+costs. It looks for dimensions that are sharded alike in two of the three tensors, groups the devices along their axes,
+and goes on with the smaller dot within each group, first without moving anything between groups, then with.
 
-    a batch of products, alike in the result and one operand    the other operand is brought there
+Kinds of groups:
+    batch dimensions, alike in the result and one operand       the other operand is resharded to match
     rows or columns, alike in the result and one operand        the other operand is gathered along their axes
-    a summed dimension, alike in both operands                  parts are summed, and slices of the result kept
+    a summed dimension, alike in both operands                  partial sums are reduced, and slices of the result kept
 
-first without moving anything from one group to another, then with. What is left follows the result. This is modelled in mesh axes: how XLA
-treats replicated devices besides is not. Of random dots three in five send what XLA's partitioner answers, to the byte.
+The rest follows the result. This is modeled in mesh axes, without XLA's treatment of partly replicated devices. For
+three in five random dots the payload equals that of XLA's partitioner to the byte.
 """
 
 import functools
@@ -27,16 +27,15 @@ Axes = tuple[str, ...]
 
 
 class DotFacts(NamedTuple):
-    """A dot's facts, whatever the layout: its dimensions by kind, and shapes and bytes per element of left operand, right one and
-    result."""
+    """A dot's dimensions by kind, and shapes and bytes per element of left operand, right operand and result."""
 
     dims: DotDims
     shapes: tuple[tuple[int, ...], ...]
     itemsizes: tuple[float, ...]
 
     def has_sharded_window(self, shardings: Sequence[Dims]) -> bool:
-        """Whether a dimension that windows move along is sharded in a tensor: such a convolution is not handled as a dot."""
-        return any(dims[each[at]] for each in self.dims.spatial for at, dims in enumerate(shardings))
+        """Return whether a windowed dimension is sharded in a tensor: such a convolution is not handled as a dot."""
+        return any(dims[dim[tensor]] for dim in self.dims.spatial for tensor, dims in enumerate(shardings))
 
 
 class DotShardings(NamedTuple):
@@ -49,12 +48,12 @@ class DotShardings(NamedTuple):
 
 @functools.lru_cache(maxsize=8192)
 def choose_dot_shardings(facts: DotFacts, shardings: tuple[Dims, ...], mesh: Mesh) -> DotShardings:
-    """The shardings in which XLA computes a dot whose operands and result have these."""
+    """The shardings in which XLA computes a dot with these operand and result shardings."""
     walk = _GroupWalk(facts, shardings, mesh)
     while any(
-        way(without_moves=without_moves)
+        group(without_moves=without_moves)
         for without_moves in (True, False)
-        for way in (walk.group_by_batch, walk.group_by_rows_or_columns, walk.group_by_summed)
+        for group in (walk.group_by_batch, walk.group_by_rows_or_columns, walk.group_by_summed)
     ):
         pass
     walk.follow_the_result()
@@ -62,8 +61,11 @@ def choose_dot_shardings(facts: DotFacts, shardings: tuple[Dims, ...], mesh: Mes
 
 
 class _GroupWalk:
-    """Follows the partitioner from group to smaller group. Of each dimension of each tensor: `_ungrouped`, the axes that no group is along
-    yet, and `grouped`, those that groups were made along; `devices` in each group."""
+    """Follows the partitioner from group to smaller group.
+
+    For each dimension of each tensor, `_ungrouped` has the axes without groups yet, `grouped` those with; `_devices` is
+    the size of a group.
+    """
 
     def __init__(self, facts: DotFacts, shardings: Sequence[Dims], mesh: Mesh) -> None:
         self._kinds, self._shapes, self._itemsizes, self._mesh = facts.dims, facts.shapes, facts.itemsizes, mesh
@@ -72,48 +74,48 @@ class _GroupWalk:
         self._devices = mesh.size
 
     def group_by_batch(self, *, without_moves: bool) -> bool:
-        """Go on within groups along a batch dimension; whether there is one. `without_moves`: only if nothing is moved for it."""
+        """Form groups along batch dimensions; returns whether there are any. `without_moves`: only if no data moves."""
         kind = self._kinds.batch
         parts = self._count_parts(RESULT, kind)
         if parts == 1 or parts not in (self._count_parts(LEFT, kind), self._count_parts(RIGHT, kind)):
             return False
-        if without_moves and any(len({self._ungrouped[at][each[at]] for at in (LEFT, RIGHT, RESULT)}) > 1 for each in kind):
+        if without_moves and any(len({self._ungrouped[tensor][dim[tensor]] for tensor in (LEFT, RIGHT, RESULT)}) > 1 for dim in kind):
             return False
         self._form_groups(kind, RESULT, (LEFT, RIGHT, RESULT))
         return True
 
     def group_by_rows_or_columns(self, *, without_moves: bool) -> bool:
-        """Go on within groups along an operand's own dimensions; whether there are any. Each group needs the other operand."""
+        """Form groups along an operand's own dimensions, if any; each group needs the other operand."""
         at, kind = self._find_matching_operand()
-        if not kind or (without_moves and any(self._ungrouped[at][each[at]] != self._ungrouped[RESULT][each.result] for each in kind)):
+        if not kind or (without_moves and any(self._ungrouped[at][dim[at]] != self._ungrouped[RESULT][dim.result] for dim in kind)):
             return False
         along = self._axes_along(RESULT, kind)
         other = 1 - at
         if any(_is_mixed(axes, along) for axes in self._ungrouped[other]):
-            found = self._infer_operand_dims(other, along)
-            self._ungrouped[other] = [()] * len(found) if any(_is_mixed(axes, along) for axes in found) else found
+            dims = self._infer_operand_dims(other, along)
+            self._ungrouped[other] = [()] * len(dims) if any(_is_mixed(axes, along) for axes in dims) else dims
         self._form_groups(kind, RESULT, (at, RESULT))
         return True
 
     def group_by_summed(self, *, without_moves: bool) -> bool:
-        """Go on within groups along a contracted dimension; whether there is one. The larger operand decides which."""
+        """Form groups along a contracted dimension of the larger operand; returns whether there is one."""
         kind: Sequence[DotDim] = self._kinds.summed
         parts = [self._count_parts(at, kind) for at in (LEFT, RIGHT)]
         if min(parts) == 1:
             return False
         if parts[LEFT] != parts[RIGHT]:
-            kind = [each for each in kind if self._count_parts(LEFT, [each]) == self._count_parts(RIGHT, [each]) > 1]
-        if not kind or (without_moves and any(self._ungrouped[LEFT][each.left] != self._ungrouped[RIGHT][each.right] for each in kind)):
+            kind = [dim for dim in kind if self._count_parts(LEFT, [dim]) == self._count_parts(RIGHT, [dim]) > 1]
+        if not kind or (without_moves and any(self._ungrouped[LEFT][dim.left] != self._ungrouped[RIGHT][dim.right] for dim in kind)):
             return False
-        large = LEFT if self._bytes(LEFT) > self._bytes(RIGHT) else RIGHT
-        along = self._axes_along(large, kind)
+        larger = LEFT if self._bytes(LEFT) > self._bytes(RIGHT) else RIGHT
+        along = self._axes_along(larger, kind)
         if any(_is_mixed(axes, along) for axes in self._ungrouped[RESULT]):
             self._ungrouped[RESULT] = self._coarsen_result()
-        self._form_groups(kind, large, (LEFT, RIGHT))
+        self._form_groups(kind, larger, (LEFT, RIGHT))
         return True
 
     def follow_the_result(self) -> None:
-        """Where no group is found, reshard operands to follow the result, unless slicing a whole one sends less."""
+        """Without groups, reshard operands to follow the result, unless slicing a whole operand sends less."""
         whole = [not any(dims) for dims in self._ungrouped]
         for at in (RIGHT, LEFT):
             is_smaller = math.prod(self._shapes[RESULT]) < math.prod(self._shapes[at])
@@ -128,63 +130,63 @@ class _GroupWalk:
         self._assign_axes(self._kinds.columns, RESULT, (RIGHT, RESULT))
 
     def _find_matching_operand(self) -> tuple[int, Sequence[DotDim]]:
-        """The operand whose own dimensions are sharded as the result's, and these dimensions: all of them, else single ones."""
+        """The operand whose own dimensions are sharded like the result's, and these: all of them, else single ones."""
         kinds = (self._kinds.rows, self._kinds.columns)
         operand_parts, result_parts = (
-            [self._count_parts(at, kinds[number]) for number, at in enumerate(of)] for of in ((LEFT, RIGHT), (RESULT, RESULT))
+            [self._count_parts(at, kinds[number]) for number, at in enumerate(tensors)] for tensors in ((LEFT, RIGHT), (RESULT, RESULT))
         )
-        alike = [operand_parts[at] == result_parts[at] > 1 for at in (LEFT, RIGHT)]
-        if any(alike):
-            is_left = alike[LEFT] and (
-                not alike[RIGHT] or operand_parts[LEFT] * self._bytes(RIGHT) < operand_parts[RIGHT] * self._bytes(LEFT)
+        matches = [operand_parts[at] == result_parts[at] > 1 for at in (LEFT, RIGHT)]
+        if any(matches):
+            is_left = matches[LEFT] and (
+                not matches[RIGHT] or operand_parts[LEFT] * self._bytes(RIGHT) < operand_parts[RIGHT] * self._bytes(LEFT)
             )
             at = LEFT if is_left else RIGHT
             return at, kinds[at]
         at = next((at for at in (LEFT, RIGHT) if operand_parts[at] > 1 and result_parts[at] > 1), RIGHT)
-        return at, [each for each in kinds[at] if self._count_parts(at, [each]) == self._count_parts(RESULT, [each]) > 1]
+        return at, [dim for dim in kinds[at] if self._count_parts(at, [dim]) == self._count_parts(RESULT, [dim]) > 1]
 
     def _infer_operand_dims(self, at: int, along: Axes) -> list[Axes]:
-        """The sharding of an operand that follows the result and the other operand, and leaves the axes `along` free."""
-        found: list[Axes] = [()] * len(self._ungrouped[at])
+        """The sharding of an operand that follows the result and the other operand, without the axes `along`."""
+        inferred: list[Axes] = [()] * len(self._ungrouped[at])
         free = self._kinds.columns if at else self._kinds.rows
-        requested = [(each[at], self._ungrouped[RESULT][each.result]) for each in (*free, *self._kinds.batch)]
-        requested += [(each[at], self._ungrouped[1 - at][each[1 - at]]) for each in (*self._kinds.summed, *self._kinds.batch)]
-        taken = along
+        requested = [(dot_dim[at], self._ungrouped[RESULT][dot_dim.result]) for dot_dim in (*free, *self._kinds.batch)]
+        requested += [(dot_dim[at], self._ungrouped[1 - at][dot_dim[1 - at]]) for dot_dim in (*self._kinds.summed, *self._kinds.batch)]
+        used_axes = along
         for dim, axes in requested:
-            if not found[dim] and not _has_overlap(axes, taken):
-                found[dim], taken = axes, (*taken, *axes)
-        return found
+            if not inferred[dim] and not _has_overlap(axes, used_axes):
+                inferred[dim], used_axes = axes, (*used_axes, *axes)
+        return inferred
 
     def _coarsen_result(self) -> list[Axes]:
-        """The result as coarsely sharded as the operands, where it is finer than they are; else whole."""
-        found: list[Axes] = [()] * len(self._ungrouped[RESULT])
+        """The result's sharding, coarsened to the operands' where it is finer, else whole."""
+        coarse: list[Axes] = [()] * len(self._ungrouped[RESULT])
         for kind, at in ((self._kinds.batch, LEFT), (self._kinds.rows, LEFT), (self._kinds.columns, RIGHT)):
-            for each in kind:
-                axes = self._ungrouped[at][each[at]]
-                found[each.result] = axes if self._ungrouped[RESULT][each.result][: len(axes)] == axes else ()
-        return found
+            for dim in kind:
+                axes = self._ungrouped[at][dim[at]]
+                coarse[dim.result] = axes if self._ungrouped[RESULT][dim.result][: len(axes)] == axes else ()
+        return coarse
 
     def _is_batch_alike(self) -> bool:
-        pairs = [(self._ungrouped[LEFT][each.left], self._ungrouped[RIGHT][each.right]) for each in self._kinds.batch]
+        pairs = [(self._ungrouped[LEFT][dim.left], self._ungrouped[RIGHT][dim.right]) for dim in self._kinds.batch]
         return any(left for left, _ in pairs) and all(left == right for left, right in pairs)
 
     def _form_groups(self, kind: Sequence[DotDim], source: int, tensors: Iterable[int]) -> None:
-        """Form groups along the axes of these dimensions, as one tensor has them; nothing else is sharded along them then."""
+        """Form groups along the axes of these dimensions in one tensor, and free the axes everywhere else."""
         along = self._axes_along(source, kind)
         self._assign_axes(kind, source, tensors)
         for at in tensors:
-            for each in kind:
-                self._ungrouped[at][each[at]] = ()
+            for dim in kind:
+                self._ungrouped[at][dim[at]] = ()
         self._ungrouped = [[tuple(axis for axis in axes if not _has_overlap((axis,), along)) for axes in dims] for dims in self._ungrouped]
         self._devices //= self._size(along)
 
     def _assign_axes(self, kind: Sequence[DotDim], source: int, tensors: Iterable[int]) -> None:
-        for each, axes in [(each, self._ungrouped[source][each[source]]) for each in kind]:
+        for dim, axes in [(dim, self._ungrouped[source][dim[source]]) for dim in kind]:
             for at in tensors:
-                self.grouped[at][each[at]] += axes
+                self.grouped[at][dim[at]] += axes
 
     def _axes_along(self, at: int, kind: Sequence[DotDim]) -> Axes:
-        return tuple(axis for each in kind for axis in self._ungrouped[at][each[at]])
+        return tuple(axis for dim in kind for axis in self._ungrouped[at][dim[at]])
 
     def _count_parts(self, at: int, kind: Sequence[DotDim]) -> int:
         return self._size(self._axes_along(at, kind))
@@ -193,13 +195,12 @@ class _GroupWalk:
         return math.prod(axis_size(axis, self._mesh) for axis in axes)
 
     def _bytes(self, at: int) -> float:
-        """Bytes of one device's part."""
         parts = self._size(axis for dims in (self.grouped[at], self._ungrouped[at]) for axes in dims for axis in axes)
         return math.prod(self._shapes[at]) * self._itemsizes[at] / parts
 
 
 def _is_mixed(axes: Axes, along: Axes) -> bool:
-    """Whether a dimension is sharded over some of these axes and over others, too: no groups can be formed from it."""
+    """Return whether a dimension is sharded over some of these axes and over others too, so that it cannot form groups."""
     return _has_overlap(axes, along) and not all(_has_overlap((axis,), along) for axis in axes)
 
 

@@ -1,22 +1,29 @@
-"""What one operation computes and moves, read off its attributes: multiply-adds, contracted dimensions, dimensions it shifts data along,
-and the dimensions of a dot or a convolution by kind."""
+"""The work of one operation, read from its attributes: FLOP, contracted dimensions, shifted dimensions, and dimensions
+by kind.
+"""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.mlir_context import shape_of
+from workbench.propagation.module.mlir_context import read_dims, shape_of
+
+SPLITS_FFT_BATCHES = jax.__version_info__ >= (0, 12)
+"""Whether XLA splits an FFT along its batch (`fft_handler.cc`); before, every device did all of it."""
 
 
 class Convolution(NamedTuple):
-    """What a convolution is beyond the dot it amounts to.
+    """Properties of a convolution beyond those of a dot.
 
-    - `groups`: independent ones, each of its own channels and features;
-    - `window`: sizes of its kernel along space; `features`, `places`: the result's dimension of features, and those of space;
-    - `is_plain`: whether windows move by one place and leave nothing out, as Winograd's algorithm needs it;
-    - `misplaced`: the image's dimension of features and the kernel's, if XLA misplaces the shards of groups (`_find_misplaced`).
+    - `groups`: independent groups, each with its own channels and features;
+    - `window`: sizes of the kernel's spatial dimensions; `features`, `places`: the result's feature and spatial
+      dimensions;
+    - `is_plain`: whether windows have stride and dilation 1, as Winograd's algorithm requires;
+    - `misplaced`: the feature dimensions of image and kernel, if XLA misplaces the shards of groups
+      (`_find_misplaced`).
     """
 
     groups: int
@@ -28,15 +35,15 @@ class Convolution(NamedTuple):
 
 
 class OperationWork(NamedTuple):
-    """`flops` are 2 x real multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; for a dot,
-    `contracted_right` are those of the right operand.
+    """The arithmetic of an operation over the whole tensors.
 
-    Of a convolution, `passes` are the dots that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
-    1 for the gradient of a kernel, whose windows are longer than its result. `zeros` is how many elements it multiplies for one that is
-    not a zero which `lhs_dilation` inserts.
-
-    Of the gradient of a max pooling, `overlapping` are the dimensions along which a window covers two strides or more, each with the size
-    of the window.
+    - `flops`: 2 x real multiply-adds; `contracted`: the summed dimensions of operand `contracted_of`;
+      `contracted_right`: those of a dot's right operand;
+    - `passes`: the number of dots that a systolic array makes of a convolution, each summing over the longest of the
+      kernel's dimensions; 1 for the gradient of a kernel, whose windows are longer than its result;
+    - `zeros`: elements that a convolution multiplies for one that is not a zero inserted by `lhs_dilation`;
+    - `overlapping`: for the gradient of a max pooling, `(dimension, window size)` where a window covers two strides or
+      more.
     """
 
     flops: int = 0
@@ -50,18 +57,20 @@ class OperationWork(NamedTuple):
 
 
 _MOVES = ("window_strides", "lhs_dilation", "rhs_dilation")
-_ONE_SCATTERED = 3  # operands: what is changed, where, and with what
-_NOTHING = OperationWork()  # of most operations: one for all of them
+_ONE_SCATTERED = 3  # operands: array, indices, updates
+_NOTHING = OperationWork()  # shared by most operations
 
 
 def work_of(op: ir.Operation) -> OperationWork:
-    """The work of a dot, a convolution or the gradient of a max pooling; nothing for the others."""
+    """The work of a dot, a ragged dot, a convolution or the gradient of a max pooling; none for other operations."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
-        contracted = _read_dims(text, "lhs_contracting_dimensions")
+        contracted = read_dims(text, "lhs_contracting_dimensions")
         left = shape_of(op.operands[0])
         flops = _multiply_add(op) * math.prod(shape_of(op.results[0])) * math.prod(left[i] for i in contracted)
-        return OperationWork(flops, contracted, contracted_right=_read_dims(text, "rhs_contracting_dimensions"))
+        return OperationWork(flops, contracted, contracted_right=read_dims(text, "rhs_contracting_dimensions"))
+    if op.name == "chlo.ragged_dot":
+        return _ragged_dot_work(op)
     if op.name == "stablehlo.convolution":
         return _convolution_work(op)
     if op.name == "stablehlo.select_and_scatter" and "window_dimensions" in op.attributes:
@@ -71,54 +80,58 @@ def work_of(op: ir.Operation) -> OperationWork:
     return _NOTHING
 
 
+def _ragged_dot_work(op: ir.Operation) -> OperationWork:
+    """Each row belongs to one group, so the number of groups does not matter: XLA:TPU multiplies it by that group's matrix only."""
+    text = str(op.attributes["ragged_dot_dimension_numbers"])
+    contracted, left = read_dims(text, "lhs_contracting_dimensions"), shape_of(op.operands[0])
+    groups = shape_of(op.operands[2])[-1] if read_dims(text, "lhs_ragged_dimensions")[0] in contracted else 1
+    flops = _multiply_add(op) * math.prod(shape_of(op.results[0])) * math.prod(left[i] for i in contracted) // groups
+    return OperationWork(flops, contracted)
+
+
 def is_complex(value: ir.Value) -> bool:
-    """Whether it is a tensor of complex numbers."""
     return "xcomplex<" in str(value.type)
 
 
 def _multiply_add(op: ir.Operation) -> int:
-    """FLOP of a multiply-add: of complex numbers it is four real ones."""
+    """FLOP of a multiply-add; a complex one is four real ones."""
     return 8 if is_complex(op.results[0]) else 2
 
 
 def is_exact(op: ir.Operation) -> bool:
-    """Whether a dot keeps its operands' precision: by default a TPU rounds them to bfloat16."""
+    """Return whether a dot keeps its operands' precision; by default a TPU rounds them to bfloat16."""
     return "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])
 
 
 def selects(op: ir.Operation) -> bool:
-    """Whether a scatter changes one element at most of each row of a batch, as `take_along_axis` turned around does.
+    """Return whether a scatter changes at most one element of each row of a batch, like the gradient of
+    `take_along_axis`.
 
-    XLA:TPU compares the row's places with the one wanted and selects, which fuses like any elementwise operation.
+    XLA:TPU lowers it to a comparison of positions and a select, which fuses like any elementwise operation.
     """
     if op.name != "stablehlo.scatter" or len(op.operands) != _ONE_SCATTERED:
         return False
     text = str(op.attributes["scatter_dimension_numbers"])
-    rows, vector = _read_dims(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
+    rows, vector = read_dims(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
     places = (size for dim, size in enumerate(shape_of(op.operands[1])) if dim not in rows and dim != int(vector or 0))
-    return bool(rows) and not _read_dims(text, "update_window_dims") and math.prod(places) == 1
+    return bool(rows) and not read_dims(text, "update_window_dims") and math.prod(places) == 1
 
 
 def is_serial(op: ir.Operation) -> bool:
-    """Whether XLA:TPU runs a scatter a row at a time, in a loop: several coordinates find a row, and one of them is inside the row.
+    """Return whether XLA:TPU runs a scatter one row at a time: with several coordinates per row, one of them inside the
+    row.
 
-    So is the gradient of a `dynamic_slice` under `vmap`, as of an embedding that looks up one token.
+    An example is the gradient of a `dynamic_slice` under `vmap`, as of an embedding that looks up one token.
     """
     if op.name != "stablehlo.scatter":
         return False
     text = str(op.attributes["scatter_dimension_numbers"])
-    coordinates = _read_dims(text, "scatter_dims_to_operand_dims")
-    return len(coordinates) > 1 and not set(coordinates) <= set(_read_dims(text, "inserted_window_dims"))
-
-
-def _read_dims(text: str, name: str) -> tuple[int, ...]:
-    """The numbers of an attribute's field, `name = [0, 2]`."""
-    inside = text.partition(f"{name} = [")[2].partition("]")[0]
-    return tuple(int(word) for word in inside.split(",") if word.strip())
+    coordinates = read_dims(text, "scatter_dims_to_operand_dims")
+    return len(coordinates) > 1 and not set(coordinates) <= set(read_dims(text, "inserted_window_dims"))
 
 
 def _convolution_work(op: ir.Operation) -> OperationWork:
-    """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
+    """Every output element sums over the kernel except its output features; zeros of `lhs_dilation` do not count."""
     kernel = shape_of(op.operands[1])
     features = dimension_numbers(op)[1].index("o")
     summed = tuple(i for i in range(len(kernel)) if i != features)
@@ -144,11 +157,12 @@ def _read_convolution(op: ir.Operation) -> Convolution:
 
 
 def _find_misplaced(op: ir.Operation) -> tuple[int, int] | None:
-    """The image's dimension of features and the kernel's, for a convolution whose result XLA shards along the wrong dimension.
+    """The feature dimensions of image and kernel, for a convolution whose result XLA shards along the wrong dimension.
 
-    XLA partitions feature groups with one input channel each without communication. It then permutes the image's sharding into the order of
-    the result's dimensions by the inverse of the right permutation (jaxlib 0.10.2), which differs where the permutation is longer than a
-    swap. So is the gradient of each sample's kernel: `[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]`.
+    XLA partitions feature groups with one input channel each without communication. It then permutes the image's
+    sharding into the order of the result's dimensions by the inverse of the right permutation (jaxlib 0.10.2), which
+    differs if the permutation is longer than a swap. An example is the gradient of each sample's kernel: `[f, 0, 1,
+    b]x[i, 0, 1, o]->[0, 1, b, f]`.
     """
     image, kernel, result = dimension_numbers(op)
     has_groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value > 1
@@ -166,17 +180,17 @@ def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]
 
 
 def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
-    """The dimensions of the first result along which elements come from another place: slices, pads, windows, halos.
+    """The dimensions of the first result whose elements come from another position: slices, pads, windows, halos.
 
-    Where such a dimension is sharded, Shardy calls the operation free of communication and leaves it to XLA to fetch elements of other
-    shards.
+    If such a dimension is sharded, Shardy treats the operation as free of communication, and XLA fetches elements of
+    other shards.
     """
     match op.name.removeprefix("stablehlo."):
         case "slice" | "pad" | "dynamic_slice" | "concatenate":
             return _unequal_dims(shape_of(op.operands[0]), shape_of(op.results[0]))
         case "dynamic_update_slice":
             whole, part = shape_of(op.operands[0]), shape_of(op.operands[1])
-            return tuple(i for i in _unequal_dims(whole, part) if part[i] > 1)  # one element is put where it belongs, without a word
+            return tuple(i for i in _unequal_dims(whole, part) if part[i] > 1)  # a single element is written without communication
         case "reverse":
             return tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         case "reduce_window":
@@ -186,10 +200,14 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
             sizes = shape_of(op.operands[1])
             return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
         case "fft":
-            return tuple(range(len(shape_of(op.results[0]))))  # XLA replicates an FFT, its batch too
-        case "custom_call" if "mhlo.topk" in str(op.attributes["call_target_name"]):
-            return tuple(range(len(shape_of(op.results[0]))))  # and a top-k
+            return tuple(range(0 if not SPLITS_FFT_BATCHES else _fft_batch_rank(op), len(shape_of(op.results[0]))))
+        case "custom_call" if is_top_k(op):
+            return tuple(range(len(shape_of(op.results[0]))))  # XLA replicates a top-k
     return ()
+
+
+def is_top_k(op: ir.Operation) -> bool:
+    return op.name == "stablehlo.custom_call" and "mhlo.topk" in str(op.attributes["call_target_name"])
 
 
 def _unequal_dims(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -197,17 +215,24 @@ def _unequal_dims(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ..
 
 
 def unsplit_dims(op: ir.Operation) -> tuple[int, ...]:
-    """The dimensions of the first operand that, where they are split, make XLA gather it whole, and every device do all of the work.
+    """The dimensions of the first operand that, if sharded, make XLA gather it whole and every device do all of the
+    work.
 
-    It partitions no FFT along a batch, and no convolution of groups along its batch, unless each group has one channel (jaxlib 0.10.2).
+    It partitions no grouped convolution along its batch, unless each group has one channel (jaxlib 0.10.2 to 0.12), no top-k,
+    and before 0.12 no FFT.
     """
+    if is_top_k(op):
+        return tuple(range(len(shape_of(op.operands[0]))))
     if op.name == "stablehlo.fft":
-        rank, length = len(shape_of(op.operands[0])), len(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
-        return tuple(range(rank - length))
+        return () if SPLITS_FFT_BATCHES else tuple(range(_fft_batch_rank(op)))
     if op.name != "stablehlo.convolution" or ir.IntegerAttr(op.attributes["feature_group_count"]).value == 1:
         return ()
     image, kernel, _ = dimension_numbers(op)
     return (image.index("b"),) if shape_of(op.operands[1])[kernel.index("i")] > 1 else ()
+
+
+def _fft_batch_rank(op: ir.Operation) -> int:
+    return len(shape_of(op.operands[0])) - len(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
 
 
 def dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
@@ -224,7 +249,7 @@ LEFT, RIGHT, RESULT = 0, 1, 2
 
 
 class DotDim(NamedTuple):
-    """A dimension of a dot: its index in the left operand, the right one and the result, -1 where it does not occur."""
+    """A dimension of a dot: its index in the left operand, the right operand and the result, -1 if absent."""
 
     left: int
     right: int
@@ -242,16 +267,16 @@ class DotDims(NamedTuple):
 
 
 def read_dot_dims(op: ir.Operation) -> DotDims | None:
-    """The dimensions of a dot, or of a convolution whose channels are convolved together; `None` of anything else."""
+    """The dimensions of a dot or of an ungrouped convolution; `None` for other operations."""
     if op.name == "stablehlo.dot_general":
         return _read_dot(op)
     return _read_convolution_dims(op) if op.name == "stablehlo.convolution" else None
 
 
 def _read_dot(op: ir.Operation) -> DotDims:
-    """A dot's dimensions: its result has the batch first, then the rows, then the columns."""
+    """A dot's result has the batch first, then the rows, then the columns."""
     text = str(op.attributes["dot_dimension_numbers"])
-    batch, summed = ([_read_dims(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
+    batch, summed = ([read_dims(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
     free_dims = [
         [dim for dim in range(ir.RankedTensorType(value.type).rank) if dim not in batch[side] and dim not in summed[side]]
         for side, value in enumerate(op.operands)
@@ -266,8 +291,7 @@ def _read_dot(op: ir.Operation) -> DotDims:
 
 
 def _read_convolution_dims(op: ir.Operation) -> DotDims | None:
-    """Of a convolution's spatial dimensions, one of a single element is a batch; one as long as its window is summed; one that a window of
-    one element moves over is rows. Any other is a window."""
+    """Spatial dimensions of size 1 are batch, as long as the window summed, with window 1 rows, others windowed."""
     if any(ir.IntegerAttr(op.attributes[name]).value > 1 for name in ("feature_group_count", "batch_group_count")):
         return None
     image, kernel, result = dimension_numbers(op)
@@ -276,39 +300,39 @@ def _read_convolution_dims(op: ir.Operation) -> DotDims | None:
     sizes = [tuple(ir.RankedTensorType(value.type).shape) for value in op.operands]
     windows = _read_windows(op, sum(word.isdigit() for word in image))
     for number, (stride, low, high, base, dilation, is_reversed) in enumerate(windows):
-        found = DotDim(image.index(str(number)), kernel.index(str(number)), result.index(str(number)))
-        size, window = sizes[0][found.left], sizes[1][found.right]
+        dim = DotDim(image.index(str(number)), kernel.index(str(number)), result.index(str(number)))
+        size, window = sizes[0][dim.left], sizes[1][dim.right]
         is_plain = base == dilation == 1 and low == high == 0 and not is_reversed
         if is_plain and window == size == stride == 1:
-            batch.append(found)
+            batch.append(dim)
         elif is_plain and window == size:
-            summed.append(found)
+            summed.append(dim)
         elif is_plain and window == stride == 1:
-            rows.append(found)
+            rows.append(dim)
         else:
-            spatial.append(found)
+            spatial.append(dim)
     return DotDims(tuple(batch), tuple(summed), tuple(rows), (DotDim(-1, kernel.index("o"), result.index("f")),), tuple(spatial))
 
 
 def _read_windows(op: ir.Operation, rank: int) -> list[tuple[int, ...]]:
-    """Stride, low and high padding, base and window dilation, and whether it is reversed, of each spatial dimension."""
+    """Stride, low and high padding, base and window dilation, and reversal of each spatial dimension."""
 
     paddings = zip(*read_paddings(op, rank), strict=True) if rank else ((), ())
-    is_given = "window_reversal" in op.attributes
-    is_reversed = map(bool, ir.DenseBoolArrayAttr(op.attributes["window_reversal"])) if is_given else (False,) * rank
+    has_reversal = "window_reversal" in op.attributes
+    is_reversed = map(bool, ir.DenseBoolArrayAttr(op.attributes["window_reversal"])) if has_reversal else (False,) * rank
     strides, bases, dilations = (read_numbers(op, name, 1, rank) for name in _MOVES)
     return list(zip(strides, *paddings, bases, dilations, is_reversed, strict=True))
 
 
 def read_numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
-    """An attribute that lists whole numbers; `length` times `default` where it is left out."""
+    """An attribute's list of integers; `length` times `default` if it is absent."""
     return tuple(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else (default,) * length
 
 
 def read_paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
     if "padding" not in op.attributes:
         return ((0, 0),) * rank
-    flat = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])]
+    flat = [int(number) for number in ir.DenseIntElementsAttr(op.attributes["padding"])]
     if len(flat) == 1:  # printed once where all are equal
         flat *= 2 * rank
     return tuple(zip(flat[::2], flat[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see
+"""The structure of a prepared program, against which the partitioner's answer is read: values, lifetimes, loops (see
 `read_structure`).
 """
 
@@ -13,7 +13,7 @@ from workbench.propagation.structure.windows import OperandAccess
 
 @dataclass(slots=True)
 class TracedValue:
-    """One value: a result, or an argument of main or of a loop body. Positions are places in the program as traced."""
+    """A value: an operation's result, or an argument of main or a loop body. Positions are those in the traced program."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -29,7 +29,7 @@ class TracedValue:
 
 @dataclass(slots=True)
 class Region:
-    """Main or a loop body: how often it runs a step, and the operation it belongs to."""
+    """Main or a loop body: its runs per step and the operation it belongs to."""
 
     parent: int
     runs_per_step: int
@@ -38,7 +38,7 @@ class Region:
 
 @dataclass(slots=True)
 class Op:
-    """An operation's unchanging facts, for one execution."""
+    """An operation's layout-independent facts, for one execution."""
 
     kind: str
     region: int
@@ -57,6 +57,7 @@ class Op:
     runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)
     windows: OperandAccess | None = None  # through which it reads
     varies_along: tuple[str, ...] = ()  # of a dot in a `shard_map`: the manual axes along which devices compute different parts
+    updates_in_place: bool = False  # an update, but of an argument that is not donated: the compiler copies that first
     unsplit_dims: tuple[int, ...] = ()  # of its first operand (see `operation_work.unsplit_dims`)
 
 
@@ -86,46 +87,43 @@ class Structure:
 
 
 def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:
-    """The operations at places of the program as traced; `None` for a place that is not known (-1).
-
-    Where the planner dropped an operation, that is the one before it.
-    """
+    """The operations at traced positions (for dropped ones, those before); `None` for an unknown position (-1)."""
     by_position = sorted((op.position, number) for number, op in enumerate(structure.ops))
     positions = [position for position, _ in by_position]
     return [by_position[max(bisect_right(positions, place) - 1, 0)][1] if place >= 0 else None for place in places]
 
 
-# What a loop carries and never changes: constants of a `lax.scan`, and the stacks it takes slices of.
+# Loop invariants: constants of a `lax.scan`, and its stacked inputs.
 
 
-def unchanged_slots(structure: Structure, loop: int) -> frozenset[int]:
-    """The places among a loop's operands whose value its body hands on as it is."""
+def invariant_slots(structure: Structure, loop: int) -> frozenset[int]:
+    """The operand positions of a loop whose value its body returns unchanged."""
     body = structure.body_of[loop]
-    arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
-    handed_on = zip(arguments, returned_values(structure, body), strict=False)
-    return frozenset(slot for slot, (argument, value) in enumerate(handed_on) if argument == value)
+    arguments = [value_number for value_number in structure.regions[body].values if structure.values[value_number].maker < 0]
+    pairs = zip(arguments, returned_values(structure, body), strict=False)
+    return frozenset(slot for slot, (argument, value) in enumerate(pairs) if argument == value)
 
 
 def returned_values(structure: Structure, body: int) -> tuple[int, ...]:
-    """What the body of a loop hands on to its next iteration."""
+    """The values that the body of a loop returns to its next iteration."""
     last = max((index for index, op in enumerate(structure.ops) if op.region == body), default=None)
     return () if last is None else structure.ops[last].operands
 
 
-def unchanged_arguments(structure: Structure) -> frozenset[int]:
-    """The arguments of loops' bodies that stand for such values."""
-    found: set[int] = set()
+def invariant_arguments(structure: Structure) -> frozenset[int]:
+    """The arguments of loop bodies that are loop-invariant."""
+    invariants: set[int] = set()
     for loop, body in structure.body_of.items():
-        arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
-        found.update(arguments[slot] for slot in unchanged_slots(structure, loop))
-    return frozenset(found)
+        arguments = [value for value in structure.regions[body].values if structure.values[value].maker < 0]
+        invariants.update(arguments[slot] for slot in invariant_slots(structure, loop))
+    return frozenset(invariants)
 
 
-# Rotations, `jnp.roll`: two slices of one value, put together again the other way around.
+# Rotations, `jnp.roll`: two slices of one value, concatenated in the other order.
 #
-# XLA's partitioner knows them (`PartitionConcatenate`, `RotateRight`): what a device gets of a dimension that is split comes from its
-# neighbour, and neither slice is ever laid out, and padded, by itself. As planned, what is sent is counted at the slices; that is all of it
-# where each shard is one element, as in a ring of blocks or a pipeline's shifting buffer.
+# XLA's partitioner handles them (`PartitionConcatenate`, `RotateRight`): along a sharded dimension a device receives from its
+# neighbor, and neither slice is sharded and padded separately. As planned, the payload is counted at the slices; that is exact
+# if each shard is one element, as in a ring of blocks or a pipeline's shifting buffer.
 
 
 _SLICE, _CONCATENATE = "stablehlo.slice", "stablehlo.concatenate"
@@ -133,25 +131,25 @@ _SLICE, _CONCATENATE = "stablehlo.slice", "stablehlo.concatenate"
 
 def find_rotations(structure: Structure) -> frozenset[int]:
     """The ids of concatenations that are rotations, and of their slices."""
-    found: set[int] = set()
+    rotations: set[int] = set()
     for index in structure.crossing_ops:
         op = structure.ops[index]
         if op.kind == _CONCATENATE and (len(op.operands), len(op.crossing_dims)) == (2, 1):
             makers = [structure.values[operand].maker for operand in op.operands]
             if _is_rotation(structure, op, makers):
-                found |= {index, *makers}
-    return frozenset(found)
+                rotations |= {index, *makers}
+    return frozenset(rotations)
 
 
 def _is_rotation(structure: Structure, op: Op, makers: list[int]) -> bool:
-    """Whether the first operand is the end of a value, and the second all that is before it."""
+    """Return whether the first operand is the end of a value, and the second the rest before it."""
     if min(makers) < 0:
         return False
     slices = [structure.ops[maker] for maker in makers]
-    if any(each.kind != _SLICE or each.windows is None for each in slices) or slices[0].operands != slices[1].operands:
+    if any(part.kind != _SLICE or part.windows is None for part in slices) or slices[0].operands != slices[1].operands:
         return False
     (dim,) = op.crossing_dims
-    end, start = (each.windows.dims[dim] for each in slices if each.windows is not None)
+    end, start = (part.windows.dims[dim] for part in slices if part.windows is not None)
     size = structure.values[slices[0].operands[0]].shape[dim]
     whole = structure.values[op.results[0]].shape == structure.values[slices[0].operands[0]].shape
     return whole and (end.high, start.low) == (0, 0) and start.count(size) == -end.low and {end.stride, start.stride} == {1}

@@ -1,14 +1,14 @@
-"""Walking a prepared module, once per program: every operation by its id, every value, every loop."""
+"""Walks a prepared module once per program, and records every operation, value and loop by number."""
 
 from jax.extend.mlir import ir
 
-from workbench.core.path_patterns import stated_turns
+from workbench.core.path_patterns import stated_trip_count
 from workbench.core.tensor import itemsize
 from workbench.propagation.module.function_calls import scope_in_call
 from workbench.propagation.module.hlo_form import ORDER
 from workbench.propagation.module.loops import is_open, trip_count
 from workbench.propagation.module.mlir_context import main_function
-from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW
+from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, is_print
 from workbench.propagation.module.shardy_attributes import dtype_name
 from workbench.propagation.module.source_location import marked_kernel, readable_path, scope_of, source_of
 from workbench.propagation.module.varying_axes import marked_axes
@@ -28,15 +28,19 @@ from workbench.propagation.structure.program_structure import Op, Region, Struct
 from workbench.propagation.structure.stored_values import mark_stored
 from workbench.propagation.structure.windows import windows_of
 
-# Nothing spreads by rules here, or by others than rules: Shardy gives the results of control flow and of barriers data flow edges
-# (`isDataFlowOp`). Its own operations are not among them.
+# Operations that need no sharding rule: Shardy gives the results of control flow and of barriers data-flow edges
+# (`isDataFlowOp`). Shardy's own operations are not listed.
 _NEED_NO_RULE = frozenset(
     {*CONTROL_FLOW, *CONSTANTS, "stablehlo.optimization_barrier", "stablehlo.iota", "stablehlo.return", "func.return"}
 )
 
 
-def read_structure(module: ir.Module, turns: tuple[tuple[str, int], ...] = ()) -> Structure:
-    """Walk a prepared module once, and note its structure. `turns`: how often loops run that end when their data say so."""
+def _needs_no_rule(op: ir.Operation) -> bool:
+    return op.name in _NEED_NO_RULE or op.name.startswith("sdy.") or is_print(op)
+
+
+def read_structure(module: ir.Module, turns: tuple[tuple[str, int], ...] = (), donated: frozenset[int] = frozenset()) -> Structure:
+    """The structure of a prepared module; `turns`: stated trip counts of data-dependent loops; `donated`: main's donated arguments."""
     reader = _StructureReader(turns)
     main = main_function(module.operation)
     block = main.regions[0].blocks[0]
@@ -47,7 +51,7 @@ def read_structure(module: ir.Module, turns: tuple[tuple[str, int], ...] = ()) -
     separate_kernels(reader.structure)
     _count_reads(reader.structure)
     mark_host_values(reader.structure)
-    mark_stored(reader.structure)
+    mark_stored(reader.structure, donated)
     reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
     reader.structure.first_results = [op.results[0] for op in reader.structure.ops if op.results]
     reader.structure.first_result_shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
@@ -82,12 +86,12 @@ class _StructureReader:
         return self._types[kind]
 
     def read_block(self, block: ir.Block, region: int) -> None:
-        for each in block.operations:
-            op = each.operation
+        for item in block.operations:
+            op = item.operation
             index = len(self.structure.ops)
             operands = tuple(self._ids[value] for value in op.operands)
             self.returned = operands
-            if ORDER in op.attributes:  # else it was made beside the operation before it
+            if ORDER in op.attributes:  # otherwise it was created next to the previous operation
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
             work, kernel = self._work_in_kernel(op, operands)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), custom_kernel=kernel)
@@ -111,7 +115,7 @@ class _StructureReader:
                 self.structure.crossing_ops.append(index)
             if op.name == "sdy.sharding_constraint" and not is_open(op):
                 self.structure.has_constraints = True
-            if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
+            if "sdy.sharding_rule" not in op.attributes and not _needs_no_rule(op):
                 self.structure.ops_without_rule.append(index)
             if op.name in CONTROL_FLOW:
                 self.structure.control_flow.append(index)
@@ -119,15 +123,15 @@ class _StructureReader:
 
     def _read_dot(self, op: ir.Operation, index: int, operands: tuple[int, ...]) -> None:
         if (mapping := read_dot_dims(op)) is not None:
-            values = [self.structure.values[each] for each in operands]
-            shapes, dtypes = zip(*((each.shape, each.dtype) for each in values), self._shape_and_dtype(op.result.type), strict=True)
+            values = [self.structure.values[item] for item in operands]
+            shapes, dtypes = zip(*((item.shape, item.dtype) for item in values), self._shape_and_dtype(op.result.type), strict=True)
             self.structure.dots[index] = DotFacts(mapping, shapes, tuple(map(itemsize, dtypes)))
 
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
         record.trips_known = trips is not None
         if trips is None:
-            record.trips_stated = trips = stated_turns(self._turns, readable_path(scope_in_call(op)), source_of(op.location))
+            record.trips_stated = trips = stated_trip_count(self._turns, readable_path(scope_in_call(op)), source_of(op.location))
         outer = self.structure.regions[record.region].runs_per_step
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)
@@ -140,7 +144,7 @@ class _StructureReader:
                 self.read_block(block, number)
 
     def _note_use(self, value: int, user: int) -> None:
-        """A use inside a loop is a use by the loop, where the value was made outside it."""
+        """Record a use; a use inside a loop is a use by the loop if the value was made outside it."""
         record = self.structure.values[value]
         region = self.structure.ops[user].region
         while region != record.region and region > 0:
@@ -149,30 +153,30 @@ class _StructureReader:
         record.last_use = max(record.last_use, self.structure.ops[user].position)
 
     def _work_in_kernel(self, op: ir.Operation, operands: tuple[int, ...]) -> tuple[OperationWork, str]:
-        """The work of an operation, and the scope of the hand-written kernel it is a part of, which may do less of it."""
+        """The work of an operation, and the scope of its hand-written kernel, which may do only a fraction of it."""
         path, work = scope_in_call(op), work_of(op)
-        if op.name == "sdy.data_flow_edge":  # stands for what it passes on, under a path of its own
+        if op.name == "sdy.data_flow_edge":  # has another path than the value it passes on
             maker = self.structure.values[operands[0]].maker
             return work, self.structure.ops[maker].custom_kernel if maker >= 0 else ""
-        found = marked_kernel(path)
-        if found is None:
+        mark = marked_kernel(path)
+        if mark is None:
             return work, ""
-        name, share = found
+        name, share = mark
         return work._replace(flops=int(work.flops * share)), readable_path(path).partition(f"{name}/")[0] + name
 
 
 def _count_reads(structure: Structure) -> None:
-    """How many operations read each value; a hand-written kernel reads what it needs once."""
-    known: set[tuple[int, str]] = set()
+    """Count the operations that read each value; a hand-written kernel reads an input once."""
+    seen: set[tuple[int, str]] = set()
     for op in structure.ops:
         for operand in set(op.operands):
-            if not op.custom_kernel or (operand, op.custom_kernel) not in known:
-                known.add((operand, op.custom_kernel))
+            if not op.custom_kernel or (operand, op.custom_kernel) not in seen:
+                seen.add((operand, op.custom_kernel))
                 structure.values[operand].reads += 1
 
 
 def _measure_heights(structure: Structure) -> list[int]:
-    """For each operation the length of the longest chain of uses behind it; a use inside a loop is one by the loop."""
+    """For each operation the length of the longest chain of uses after it; a use inside a loop is a use by the loop."""
     heights = [0] * len(structure.ops)
     made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}
     for index in range(len(structure.ops) - 1, -1, -1):
@@ -185,7 +189,7 @@ def _measure_heights(structure: Structure) -> list[int]:
     return heights
 
 
-# Values in the host's memory: what a checkpoint policy offloads, the buffers a loop stacks it in, and arguments that are only fetched.
+# Values in host memory: values offloaded by a checkpoint policy, the buffers a loop stacks them in, and arguments that are only fetched.
 
 PLACING = "annotate_device_placement"
 _FRONTEND, _PLACE = "mhlo.frontend_attributes", "_xla_buffer_placement"
@@ -209,21 +213,21 @@ def placement_of(op: ir.Operation) -> str:
 
 
 def mark_host_values(structure: Structure) -> None:
-    """Mark values on the host, from each that is moved there on: through operations that slice it, and loops that stack it."""
+    """Mark values in host memory, from each transfer on, through slices and loops that stack them."""
     if not any(op.placement for op in structure.ops):
         return
     values = structure.values
     before = -1
-    while before != (now := sum(value.on_host for value in values)):  # a loop within a loop takes another round
+    while before != (now := sum(value.on_host for value in values)):  # nested loops take several passes
         before = now
         for index, op in enumerate(structure.ops):
             if op.placement:
                 values[op.results[0]].on_host = "host" in op.placement
                 source = values[op.operands[0]]
                 if "host" in op.placement and source.maker < 0 and source.region == 0 and source.reads == 1:
-                    source.on_host = True  # an argument that is the host's: `tracing.update_from_host`
+                    source.on_host = True  # an argument in host memory: `tracing.update_from_host`
             elif op.kind == "stablehlo.dynamic_update_slice":
-                values[op.results[0]].on_host = any(values[each].on_host for each in op.operands[:2])
+                values[op.results[0]].on_host = any(values[item].on_host for item in op.operands[:2])
             elif op.kind in _MOVING or op.kind == "stablehlo.optimization_barrier":
                 for operand, result in zip(op.operands, op.results, strict=False):
                     values[result].on_host = values[operand].on_host
@@ -232,10 +236,10 @@ def mark_host_values(structure: Structure) -> None:
 
 
 def _mark_loop(structure: Structure, loop: int) -> None:
-    """What a loop returns on the host it also carries there, and starts with there if no one else reads the start."""
+    """Mark a loop's host results also as its carried values, and as its start if nothing else reads that."""
     op, body, values = structure.ops[loop], structure.body_of[loop], structure.values
     arguments = [index for index in structure.regions[body].values if values[index].maker < 0]
-    returned = next(each for each in reversed(structure.ops) if each.region == body).operands
+    returned = next(item for item in reversed(structure.ops) if item.region == body).operands
     for slot, result in enumerate(op.results):
         start = values[op.operands[slot]]
         if values[returned[slot]].on_host or start.on_host:

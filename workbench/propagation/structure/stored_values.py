@@ -1,12 +1,13 @@
-"""Which values take memory, and until when.
+"""Determines which values take memory, and until when.
 
-Fusion is modelled as the compilers do it, to first order: an elementwise value with one use, a broadcast and an iota are computed inside
-their user and never stored; what they read then lives until that user. So are, in each of their users, slices, and what is quickly computed
-from slices of one value: the maximum over a window, say, of which only the windows' operand is kept.
+Fusion is modeled to first order: an elementwise value with one use, a broadcast and an iota are computed inside their
+user and never stored; their operands then live until that user. The same holds, for each of their users, for slices,
+and for cheap operations on slices of one value: for instance the maximum over a window, of which only the windows'
+operand is stored.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from workbench.propagation.module.operation_kinds import CONSTANTS, ELEMENTWISE
 from workbench.propagation.structure.program_structure import Op, Structure, TracedValue, returned_values
@@ -22,20 +23,23 @@ _FUSIBLE = ELEMENTWISE | {
     "stablehlo.slice",
     "stablehlo.pad",
 }
-_FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
+_UPDATE = "stablehlo.dynamic_update_slice"
+_FUSING = _FUSIBLE | {"stablehlo.reduce", _UPDATE, "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _DOT = "stablehlo.dot_general"
 _BROADCAST = "stablehlo.broadcast_in_dim"
 _QUICK = frozenset({"stablehlo.add", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.compare", "stablehlo.select"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
-_SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
+_SCALARS = 256  # a constant with more elements is an array the function closed over, and takes memory
 
 
-Users = dict[int, list[int]]  # of each value: the ids of the operations that read it
+Users = dict[int, list[int]]  # value -> ids of the operations that read it
 
 
-def mark_stored(structure: Structure) -> None:
-    """Mark the values that are never stored, and extend the lives of what they read; from the last operation to the first."""
+def mark_stored(structure: Structure, donated: Container[int]) -> None:
+    """Mark values that are never stored, and extend the lifetimes of their operands; `donated`: main's donated arguments."""
+    for op in structure.ops:
+        op.updates_in_place = op.kind == _UPDATE and not _is_kept_argument(structure, op.operands[0], donated)
     users: Users = {}
     for index, op in enumerate(structure.ops):
         for operand in set(op.operands):
@@ -63,13 +67,12 @@ def mark_stored(structure: Structure) -> None:
 
 
 def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
-    """Mark a result that shares an operand's memory."""
     value = structure.values[op.results[slot]]
     if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.crossing_dims):  # a pad by nothing
         value.alias = op.operands[slot]
         source = structure.values[op.operands[slot]]
         source.last_use = max(source.last_use, value.last_use)
-    elif op.kind == "stablehlo.dynamic_update_slice":
+    elif op.updates_in_place:
         value.alias = op.operands[0]
         if value.shape == structure.values[op.operands[1]].shape:
             _make_in_place(structure, op)
@@ -78,22 +81,27 @@ def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
         structure.values[op.operands[0]].last_use = max(structure.values[op.operands[0]].last_use, value.last_use)
 
 
+def _is_kept_argument(structure: Structure, value: int, donated: Container[int]) -> bool:
+    source = resolve_view(structure, value)
+    return source in structure.arguments and structure.values[source].result not in donated
+
+
 def _make_in_place(structure: Structure, op: Op) -> None:
-    """A value that overwrites all of a stack of one is made in the stack's memory."""
+    """Make a value that overwrites a whole stack of one directly in the stack's memory."""
     update = op.operands[1]
-    while (born := structure.values[update].maker) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
-        update = structure.ops[born].operands[0]
-    made = structure.values[update]
-    if made.maker >= 0 and made.region == op.region and made.alias is None:
-        made.alias = op.operands[0]
+    while (maker := structure.values[update].maker) >= 0 and structure.ops[maker].kind == "stablehlo.reshape":
+        update = structure.ops[maker].operands[0]
+    update_value = structure.values[update]
+    if update_value.maker >= 0 and update_value.region == op.region and update_value.alias is None:
+        update_value.alias = op.operands[0]
 
 
 def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: Users) -> bool:
-    using = [structure.ops[user] for user in users.get(result, [])]
-    if any(user.region != op.region for user in using):
+    readers = [structure.ops[user] for user in users.get(result, [])]
+    if any(user.region != op.region for user in readers):
         return False
-    inside = bool(op.custom_kernel) and bool(using) and all(user.custom_kernel == op.custom_kernel for user in using)
-    return inside or _is_fused(structure, op, result, using) or (op.kind == _DOT and _adds_to_argument(structure, result, users))
+    inside = bool(op.custom_kernel) and bool(readers) and all(user.custom_kernel == op.custom_kernel for user in readers)
+    return inside or _is_fused(structure, op, result, readers) or (op.kind == _DOT and _adds_to_argument(structure, result, users))
 
 
 def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) -> bool:
@@ -106,32 +114,31 @@ def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) ->
 
 
 def _is_given_to_kernels(structure: Structure, op: Op) -> bool:
-    """Whether a hand-written kernel is given a value without that it is in memory: as a view, or as a number it repeats itself. The
-    compiler fuses nothing else into such a kernel."""
-    is_spread = op.kind == _BROADCAST and math.prod(structure.values[op.operands[0]].shape) > _SCALARS
-    return op.kind in _CHEAP | {"stablehlo.slice", "stablehlo.transpose"} and not is_spread
+    """Return whether a hand-written kernel takes a value as a view or a broadcast scalar: nothing else fuses into it."""
+    is_array_broadcast = op.kind == _BROADCAST and math.prod(structure.values[op.operands[0]].shape) > _SCALARS
+    return op.kind in _CHEAP | {"stablehlo.slice", "stablehlo.transpose"} and not is_array_broadcast
 
 
 def _find_slices(structure: Structure) -> dict[int, int]:
-    """Values that are slices of one other value, or quickly computed from such alone: which other."""
-    found: dict[int, int] = {}
+    """The source value of each slice, and of each cheap operation on slices of one value."""
+    source_of: dict[int, int] = {}
     for op in structure.ops:
         if op.kind == "stablehlo.slice":
-            found[op.results[0]] = found.get(op.operands[0], op.operands[0])
+            source_of[op.results[0]] = source_of.get(op.operands[0], op.operands[0])
         elif op.kind in _QUICK:
-            read = {found.get(operand, -1) for operand in op.operands}
-            if len(read) == 1 and -1 not in read:
-                found[op.results[0]] = read.pop()
-    return found
+            sources = {source_of.get(operand, -1) for operand in op.operands}
+            if len(sources) == 1 and -1 not in sources:
+                source_of[op.results[0]] = sources.pop()
+    return source_of
 
 
 def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) -> bool:
-    using = [structure.ops[user] for user in users.get(result, [])]
-    return bool(using) and all(user.region == op.region and user.kind in _FUSING for user in using)
+    readers = [structure.ops[user] for user in users.get(result, [])]
+    return bool(readers) and all(user.region == op.region and user.kind in _FUSING for user in readers)
 
 
 def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
-    """Mark a value as not stored; what it is made of lives until it is read."""
+    """Mark a value as not stored, and extend the lifetimes of its operands to its own."""
     value = structure.values[result]
     value.stored = False
     for operand in op.operands:
@@ -141,11 +148,10 @@ def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
 
 
 def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
-    """Whether a dot is only transposed, converted and added to an argument of main: a sum over micro-batches, made in the dot's own kernel,
-    in the argument's memory."""
-    while len(using := users.get(value, [])) == 1:
-        op = structure.ops[using[0]]
-        if op.kind == "stablehlo.add" and using[0] not in structure.optimizer_additions:
+    """Return whether a dot only adds to an argument of main, in its own kernel: a sum over micro-batches."""
+    while len(readers := users.get(value, [])) == 1:
+        op = structure.ops[readers[0]]
+        if op.kind == "stablehlo.add" and readers[0] not in structure.optimizer_additions:
             left, right = op.operands
             other = structure.values[right if left == value else left]
             return other.maker < 0 and other.region == 0
@@ -156,23 +162,22 @@ def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
 
 
 def _reuse_operands(structure: Structure) -> None:
-    """A hand-written kernel's result reuses the memory of an operand of its shape and type that no one reads afterwards: the gradient of a
-    fused loss that of the logits."""
+    """Let a hand-written kernel's result reuse an operand's memory: a fused loss's gradient that of the logits."""
     read: dict[tuple[str, int], dict[int, None]] = {}
     values = structure.values
     for op in structure.ops:
         if not op.custom_kernel:
             continue
-        mine = read.setdefault((op.custom_kernel, op.region), {})
-        mine.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
+        kernel_operands = read.setdefault((op.custom_kernel, op.region), {})
+        kernel_operands.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
         for value in (values[result] for result in op.results):
             if not value.stored or value.alias is not None:
                 continue
-            free = (operand for operand in mine if _can_be_overwritten(structure, operand, op))
-            alike = (operand for operand in free if (values[operand].shape, values[operand].dtype) == (value.shape, value.dtype))
-            if (place := next(alike, None)) is not None:
-                value.alias = place
-                values[place].last_use = max(values[place].last_use, value.last_use)
+            free = (operand for operand in kernel_operands if _can_be_overwritten(structure, operand, op))
+            matches = (operand for operand in free if (values[operand].shape, values[operand].dtype) == (value.shape, value.dtype))
+            if (reused := next(matches, None)) is not None:
+                value.alias = reused
+                values[reused].last_use = max(values[reused].last_use, value.last_use)
 
 
 def _buffer_of(values: list[TracedValue], index: int) -> int:
@@ -182,13 +187,13 @@ def _buffer_of(values: list[TracedValue], index: int) -> int:
 
 
 def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
-    """Whether a kernel's operand is a buffer that another kernel made and that is not read later."""
+    """Return whether a kernel's operand is a buffer that another kernel made and that is not read later."""
     value = structure.values[operand]
     is_buffer = value.maker >= 0 and value.stored and value.region == op.region
     return is_buffer and value.last_use <= op.position and structure.ops[value.maker].custom_kernel != op.custom_kernel
 
 
-# Views: values in the memory of others: a reshape, a transpose, a slice, what only passes a barrier.
+# Views share the memory of another value: a reshape, a transpose, a slice, the result of a barrier.
 
 PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 DYNAMIC_SLICE = "stablehlo.dynamic_slice"
@@ -197,57 +202,56 @@ VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
 
 def resolve_view(structure: Structure, value: int) -> int:
     """The value whose memory a value is a view of."""
-    while (born := structure.values[value].maker) >= 0 and structure.ops[born].kind in VIEWING:
-        value = structure.ops[born].operands[0]
+    while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in VIEWING:
+        value = structure.ops[maker].operands[0]
     return value
 
 
 def uses_of(structure: Structure) -> list[int]:
-    """How many operations read each value, through views of it."""
+    """The number of operations that read each value, also through its views."""
     uses = [0] * len(structure.values)
     for op in reversed(structure.ops):
-        view = op.kind in VIEWING and len(op.results) == 1
+        is_view = op.kind in VIEWING and len(op.results) == 1
         for operand in set(op.operands):
-            uses[operand] += uses[op.results[0]] if view else 1
+            uses[operand] += uses[op.results[0]] if is_view else 1
     return uses
 
 
-# What a loop writes into a stack, an iteration at a time: what a `lax.scan` keeps for its backward pass, or returns, is such a stack.
+# Stacks that a loop writes one iteration at a time: the residuals and stacked results of a `lax.scan`.
 #
-# In the program the stack is a buffer of zeros that the loop is given, and the loop's result; neither says what it holds.
+# In the program a stack is a buffer of zeros passed to the loop, and the loop's result; neither names its content.
 
 _SAME = ("stablehlo.reshape", "stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.transpose")
 
 
 def find_stacked(structure: Structure) -> dict[int, int]:
-    """Values that are such stacks, before and after their loop, with the operation that makes what is written into them."""
-    found: dict[int, int] = {}
+    """Stacks written by loops, before and after their loop, with the operation that makes the rows."""
+    makers: dict[int, int] = {}
     for loop, body in structure.body_of.items():
-        arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+        arguments = [value for value in structure.regions[body].values if structure.values[value].maker < 0]
         slots = zip(arguments, returned_values(structure, body), strict=False)
-        for slot, (argument, handed_on) in enumerate(slots):
-            written = _written_into(structure, argument, handed_on)
+        for slot, (argument, returned) in enumerate(slots):
+            written = _written_into(structure, argument, returned)
             maker = -1 if written is None else _maker(structure, body, written)
             op = structure.ops[loop]
             if maker >= 0 and slot < len(op.results):
-                found |= {op.results[slot]: maker, op.operands[slot]: maker}
-    return found
+                makers |= {op.results[slot]: maker, op.operands[slot]: maker}
+    return makers
 
 
 def _written_into(structure: Structure, argument: int, handed_on: int) -> int | None:
-    """What the body writes into a part of its argument to hand it on; `None` where it does something else."""
+    """The value that the body writes into its argument before returning it; `None` if it does something else."""
     maker = structure.values[handed_on].maker
     op = structure.ops[maker] if maker >= 0 else None
-    return op.operands[1] if op and op.kind == "stablehlo.dynamic_update_slice" and op.operands[0] == argument else None
+    return op.operands[1] if op and op.kind == _UPDATE and op.operands[0] == argument else None
 
 
 def _maker(structure: Structure, body: int, value: int) -> int:
-    """The operation that computes a value, in whatever shape and type it is written; what the loop carries is named by what makes it for
-    the next iteration. -1 where none does."""
+    """The operation that computes a value, looking through reshapes, casts and the loop's carry, or -1."""
     while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in _SAME:
         value = structure.ops[maker].operands[0]
     if maker >= 0:
         return maker
-    arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
-    handed_on = dict(zip(arguments, returned_values(structure, body), strict=False))
-    return structure.values[handed_on[value]].maker if value in handed_on else -1
+    arguments = [number for number in structure.regions[body].values if structure.values[number].maker < 0]
+    returned = dict(zip(arguments, returned_values(structure, body), strict=False))
+    return structure.values[returned[value]].maker if value in returned else -1

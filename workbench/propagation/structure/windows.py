@@ -1,4 +1,6 @@
-"""Operations that read through windows, along each dimension of their first operand: slices, pads, windowed reductions, convolutions."""
+"""Operations that read windows along the dimensions of their first operand: slices, pads, windowed reductions,
+convolutions.
+"""
 
 from typing import NamedTuple
 
@@ -9,7 +11,7 @@ from workbench.propagation.structure.operation_work import dimension_numbers, re
 
 
 class DimWindow(NamedTuple):
-    """The window along one dimension, in elements; `low` and `high` padding may be negative, as a slice's is."""
+    """The window along one dimension, in elements; `low` and `high` padding may be negative, like a slice's."""
 
     size: int = 1
     stride: int = 1
@@ -24,21 +26,20 @@ class DimWindow(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Elements from the first one of a window to behind its last."""
+        """Elements from the first to the last of a window, both included."""
         return 1 + (self.size - 1) * self.dilation
 
     def count(self, size: int) -> int:
-        """Windows along a dimension of `size` elements."""
         return (1 + (size - 1) * self.base_dilation + self.low + self.high - self.reach) // self.stride + 1
 
 
 class OperandAccess(NamedTuple):
-    """What an operation reads of its first operand, whatever the layout.
+    """The elements of its first operand that an operation reads, whatever the layout.
 
     - `dims`: the window along each dimension;
-    - `kernel_dims`: for a convolution, the dimension of the kernel that each of the image is summed with; `None` for the batch;
-    - `dropped`: for a reshape, the dimensions of one element;
-    - `fill`: the value in the padding, as text: equal texts are equal numbers; empty where there is none.
+    - `kernel_dims`: for a convolution, the kernel dimension for each image dimension; `None` for the batch;
+    - `dropped`: for a reshape, the dimensions of size 1;
+    - `fill`: the padding value as text (equal texts are equal numbers), or empty.
     """
 
     dims: tuple[DimWindow, ...] = ()
@@ -48,19 +49,21 @@ class OperandAccess(NamedTuple):
 
 
 def windows_of(op: ir.Operation) -> OperandAccess | None:
-    """The windows of an operation; `None` for other kinds, and where every window is one element, in its place."""
+    """The windows of an operation; `None` for other kinds, and if every window is one element in its place."""
     match op.name:
         case "stablehlo.slice":
-            found = OperandAccess(_slice_windows(op))
+            access = OperandAccess(_slice_windows(op))
         case "stablehlo.pad":
             columns = (read_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
             dims = tuple(DimWindow(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
-            found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
+            access = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.reduce_window" if len(op.results) == 1:
             dims = _read_windows(op, read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
-            found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
+            access = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
+        case "stablehlo.select_and_scatter":
+            access = OperandAccess(_read_windows(op, read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations"))
         case "stablehlo.convolution":
-            found = _convolution_windows(op)
+            access = _convolution_windows(op)
         case "stablehlo.reshape":
             return (
                 OperandAccess(dropped=dropped)
@@ -69,7 +72,7 @@ def windows_of(op: ir.Operation) -> OperandAccess | None:
             )
         case _:
             return None
-    return None if all(each.is_trivial for each in found.dims) else found
+    return None if all(window.is_trivial for window in access.dims) else access
 
 
 def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
@@ -79,11 +82,10 @@ def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
 
 
 def _convolution_windows(op: ir.Operation) -> OperandAccess:
-    """Trivial windows along batch and features."""
     image, kernel, _ = dimension_numbers(op)
-    alike = {word: "i" if word == "f" else word for word in image if word != "b"}
+    kernel_word = {word: "i" if word == "f" else word for word in image if word != "b"}
     sizes = shape_of(op.operands[1])
-    at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
+    at = tuple(kernel.index(kernel_word[word]) if word in kernel_word else None for word in image)
     spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
     windows = _read_windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
     return OperandAccess(tuple(windows[int(word)] if word.isdigit() else DimWindow() for word in image), at)
@@ -93,14 +95,16 @@ def _read_windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_
     rank = len(sizes)
     strides, dilations, bases = (read_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
     rows = zip(sizes, strides, read_paddings(op, rank), dilations, bases, strict=True)
-    return tuple(DimWindow(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
+    return tuple(DimWindow(size, stride, low, high, window_dilation, base) for size, stride, (low, high), window_dilation, base in rows)
 
 
 def _scalar_text(value: ir.Value) -> str:
-    """A scalar, as it is made."""
     owner = producer(value)
     if owner is None:
         return str(value)
-    # Of a constant; as it is printed, for jaxlib reads no attribute of complex numbers.
-    number = str(owner).partition(" = ")[2] if "value" in owner.attributes else ""
+    if owner.name == "stablehlo.broadcast_in_dim":  # of a scalar to a scalar
+        return _scalar_text(owner.operands[0])
+    # The constant as printed, because jaxlib cannot read complex attributes. A copy outside the module: MLIR numbers the values of the
+    # whole module each time it prints one of its operations.
+    number = str(owner.clone(False)).partition(" = ")[2] if "value" in owner.attributes else ""
     return f"{owner.name} {value.type} {number} ({', '.join(map(_scalar_text, owner.operands))})"

@@ -1,1 +1,1 @@
-"""Figures that no plan below a node of the search can beat, from the costs of blocks."""
+"""Lower bounds on the figures of all plans below a search node, from the costs of blocks."""

@@ -1,1 +1,1 @@
-"""One strategy for every operation, under a memory limit over time: the problem of automatic sharding, with a bound on its optimum."""
+"""Per-operation strategies under a memory limit over time (automatic sharding), with a bound on the optimum."""

@@ -1,8 +1,8 @@
-"""Large neighbourhoods: some decisions are made anew, exactly, while all others stay.
+"""Large neighborhood search: reoptimizes a block of decisions exactly while all others stay fixed.
 
-With its surroundings fixed, a block of decisions is a small problem of the same kind: the edges to the outside are costs of its nodes, and
-the memory of the outside is taken off the limit. It is reduced as the whole problem was (`reduce`), and what is left goes to the exact
-solver; often nothing is.
+The block is a small problem of the same kind: edges to the outside become node costs, and the memory of the outside is
+subtracted from the limit. It is reduced like the whole problem (`reduce`), and the exact solver takes the rest, which
+is often empty.
 """
 
 import time
@@ -19,14 +19,14 @@ from workbench.search.per_operation.reduce_problem import ReducedProblem, reduce
 
 @dataclass(frozen=True, eq=False)
 class ChoiceBlock:
-    """Decisions to make anew, and which strategies each may take (`bool[strategies]`; the current one may always stay)."""
+    """Decisions to reoptimize, with allowed strategies `bool[strategies]`; the current ones are always allowed."""
 
     allowed: dict[int, Mask]
 
 
 @dataclass(frozen=True, eq=False)
 class BlockResult:
-    """The choice, better than before or (None) not, and whether the solver came to the end of the block."""
+    """An improved choice, or `None`, and whether the solver finished the block."""
 
     chosen: Ints | None
     is_proven: bool
@@ -35,14 +35,14 @@ class BlockResult:
 def improve_block(
     problem: ReducedProblem, chosen: Ints, block: ChoiceBlock, usage: Floats, effort: float, seconds: float = np.inf
 ) -> BlockResult:
-    """The best strategies of `block` beside what `chosen` says of the others.
+    """Find the best strategies of `block`, given the strategies in `chosen` of the other decisions.
 
-    The solver works for `effort` (deterministic seconds) at most, and ends after `seconds` of all together. `usage` is the memory of
-    `chosen` at each time. Where it is over the limit, the block may take what it has at that time, not more.
+    The solver stops after `effort` (deterministic seconds), and the whole call after `seconds`. `usage` is the memory
+    of `chosen` at each time. Where it exceeds the limit, the block may take its present memory at that time, not more.
     """
-    from workbench.search.per_operation.exact_choice import ExactChoice, solve_exactly  # OR-tools: 30 MiB that a served page does without
+    from workbench.search.per_operation.exact_choice import ExactChoice, solve_exactly  # OR-tools: 30 MiB that a served page does not need
 
-    began, nodes = time.monotonic(), list(block.allowed)
+    start, nodes = time.monotonic(), list(block.allowed)
     within = MemoryOverTime(tuple(problem.memory.nodes[node] for node in nodes), problem.memory.left)
     taken = within.profile(chosen[nodes])
     graph = _block_graph(problem, chosen, nodes)
@@ -53,22 +53,22 @@ def improve_block(
     reduce(graph)
     left = shorten_memory(graph, left).left
     hint = {node: int(chosen[node]) for node in nodes}
-    found = (
-        solve_exactly(graph, left, _positions(graph, hint), effort, seconds - (time.monotonic() - began))
+    choice = (
+        solve_exactly(graph, left, _positions(graph, hint), effort, seconds - (time.monotonic() - start))
         if graph.costs
         else ExactChoice({}, graph.constant, is_proven=True)
     )
-    if found.chosen is None:
-        return BlockResult(None, found.is_proven)
+    if choice.chosen is None:
+        return BlockResult(None, choice.is_proven)
     after = chosen.copy()
-    for node, strategy in graph.restore(found.chosen).items():
+    for node, strategy in graph.restore(choice.chosen).items():
         after[node] = strategy
-    is_better = cost_around(problem, after, nodes) < cost_around(problem, chosen, nodes)
-    return BlockResult(after if is_better else None, found.is_proven)
+    is_better = block_cost_with_edges(problem, after, nodes) < block_cost_with_edges(problem, chosen, nodes)
+    return BlockResult(after if is_better else None, choice.is_proven)
 
 
-def cost_around(problem: ReducedProblem, chosen: Ints, block: Sequence[int]) -> float:
-    """The costs of the nodes of `block` and of all their edges."""
+def block_cost_with_edges(problem: ReducedProblem, chosen: Ints, block: Sequence[int]) -> float:
+    """Sum of the costs of the nodes of `block` and of all their edges."""
     inside, total = set(block), 0.0
     for node in block:
         total += problem.costs[node][chosen[node]]
@@ -79,7 +79,6 @@ def cost_around(problem: ReducedProblem, chosen: Ints, block: Sequence[int]) -> 
 
 
 def _block_graph(problem: ReducedProblem, chosen: Ints, block: Sequence[int]) -> ChoiceGraph:
-    """The block with its surroundings fixed, under the problem's numbers."""
     inside = set(block)
     outside = {node: [costs[:, chosen[other]] for other, costs in problem.edges[node].items() if other not in inside] for node in block}
     return ChoiceGraph(
@@ -91,6 +90,6 @@ def _block_graph(problem: ReducedProblem, chosen: Ints, block: Sequence[int]) ->
 
 
 def _positions(graph: ChoiceGraph, chosen: dict[int, int]) -> dict[int, int]:
-    """Where the strategies `chosen` stand among those that are left, as far as they are."""
-    at = {node: np.flatnonzero(graph.original[node] == chosen[node]) for node in graph.costs}
-    return {node: int(found[0]) for node, found in at.items() if len(found)}
+    """Positions of the `chosen` strategies among the remaining ones; removed strategies are left out."""
+    positions = {node: np.flatnonzero(graph.original[node] == chosen[node]) for node in graph.costs}
+    return {node: int(matches[0]) for node, matches in positions.items() if len(matches)}

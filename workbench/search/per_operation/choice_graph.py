@@ -1,7 +1,8 @@
-"""The problem as a graph that is made smaller: strategies taken away, nodes joined with a neighbour, and how to undo it all.
+"""A choice problem as a graph that can be reduced: remove strategies, merge nodes, and restore the full choice.
 
-Costs are merged, so that there is one edge between two nodes; a node that was joined with others takes memory in several intervals. Each
-change is exact: the least cost stays, and `restore` gives the strategies of all nodes for those of the nodes that are left.
+There is one edge between two nodes, with the merged costs; a merged node takes memory in several intervals. Every
+change is exact: the minimum cost stays, and `restore` gives the strategies of all nodes from those of the remaining
+nodes.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +18,12 @@ Restorer = Callable[[dict[int, int]], None]
 
 @dataclass(eq=False)
 class ChoiceGraph:
-    """What is left of a problem.
+    """The remaining part of a problem. Mutable.
 
     `costs[v]` is `float64[strategies]`, `usages[v]` the memory of each strategy by interval, `edges[v][w]` is
-    `float64[strategies of v, strategies of w]` and the transpose of `edges[w][v]`, `original[v]` the numbers of the strategies that are
-    left. Nodes that are gone have no costs. `constant` is a cost that every choice has, `base` memory that every choice takes.
+    `float64[strategies of v, strategies of w]` and the transpose of `edges[w][v]`, `original[v]` the original numbers
+    of the remaining strategies. Removed nodes have no costs. `constant` is a cost of every choice, `base` the memory of
+    every choice.
     """
 
     costs: dict[int, Floats]
@@ -33,17 +35,15 @@ class ChoiceGraph:
     restorers: list[Restorer] = field(default_factory=list)
 
     def connect(self, first: int, second: int, costs: Floats) -> None:
-        """Adds `costs` to the edge between two nodes, which is made where there is none."""
-        known = self.edges[first].get(second)
-        total = costs if known is None else known + costs
+        """Add `costs` to the edge between two nodes, which is created if necessary."""
+        previous = self.edges[first].get(second)
+        total = costs if previous is None else previous + costs
         self.edges[first][second], self.edges[second][first] = total, total.T
 
     def disconnect(self, first: int, second: int) -> None:
-        """Takes away the edge between two nodes."""
         del self.edges[first][second], self.edges[second][first]
 
     def keep_strategies(self, node: int, kept: Mask) -> None:
-        """Takes away the other strategies of `node`."""
         self.costs[node] = self.costs[node][kept]
         self.original[node] = self.original[node][kept]
         self.usages[node] = {interval: usage[kept] for interval, usage in self.usages[node].items()}
@@ -52,10 +52,10 @@ class ChoiceGraph:
             self.edges[neighbour][node] = left.T
 
     def follow(self, node: int, leader: int, chosen: Ints) -> None:
-        """Joins `node` with its neighbour `leader`: for strategy i of the leader it takes its own strategy `chosen[i]`."""
-        own = self.edges[node][leader][chosen, np.arange(len(chosen))]
+        """Merge `node` into its neighbor `leader`: strategy `chosen[i]` of the node for strategy i of the leader."""
+        edge_costs = self.edges[node][leader][chosen, np.arange(len(chosen))]
         self.disconnect(node, leader)
-        self.costs[leader] = self.costs[leader] + own + self.costs[node][chosen]
+        self.costs[leader] = self.costs[leader] + edge_costs + self.costs[node][chosen]
         for interval, usage in self.usages[node].items():
             self._add_usage(leader, interval, usage[chosen])
         for other, costs in list(self.edges[node].items()):
@@ -65,12 +65,12 @@ class ChoiceGraph:
         self._remove(node)
 
     def eliminate(self, node: int) -> None:
-        """Takes away a node whose memory does not depend on its strategy, with at most two neighbours: it takes what is best for them."""
+        """Remove a node with at most two neighbors and constant memory: it takes their best strategy."""
         neighbours = tuple(self.edges[node])
         total = self.costs[node].reshape(-1, *(1 for _ in neighbours))
         for axis, other in enumerate(neighbours):
             costs = self.edges[node][other]
-            total = total + costs.reshape(len(costs), *(costs.shape[1] if axis == each else 1 for each in range(len(neighbours))))
+            total = total + costs.reshape(len(costs), *(costs.shape[1] if axis == position else 1 for position in range(len(neighbours))))
         best = total.argmin(0)
         least = total.min(0)
         for other in neighbours:
@@ -85,18 +85,18 @@ class ChoiceGraph:
         self._remove(node)
 
     def restore(self, chosen: Mapping[int, int]) -> dict[int, int]:
-        """Strategies of all nodes, as the problem numbers them, for the strategies (as the graph numbers them) of those that are left."""
-        found = {node: int(self.original[node][index]) for node, index in chosen.items()}
+        """Strategies of all nodes in the problem's numbers, from the graph's remaining ones."""
+        strategies = {node: int(self.original[node][index]) for node, index in chosen.items()}
         for restorer in reversed(self.restorers):
-            restorer(found)
-        return found
+            restorer(strategies)
+        return strategies
 
     def _add_usage(self, node: int, interval: Interval, usage: Floats) -> None:
-        known = self.usages[node].get(interval)
-        self.usages[node][interval] = usage if known is None else known + usage
+        previous = self.usages[node].get(interval)
+        self.usages[node][interval] = usage if previous is None else previous + usage
 
     def fix_constant_usages(self, node: int) -> None:
-        """Counts memory that does not depend on the strategy as memory of every choice; what all strategies take at least, too."""
+        """Move the minimum usage over the strategies to `base`, and drop usages that do not depend on the strategy."""
         for interval, usage in list(self.usages[node].items()):
             least = float(usage.min())
             self.base[interval] = self.base.get(interval, 0.0) + least
@@ -106,11 +106,11 @@ class ChoiceGraph:
                 self.usages[node][interval] = usage - least
 
     def _restore_by(self, node: int, neighbours: tuple[int, ...], chosen: Ints) -> None:
-        positions = [{int(strategy): index for index, strategy in enumerate(self.original[each])} for each in neighbours]
+        positions = [{int(strategy): index for index, strategy in enumerate(self.original[neighbour])} for neighbour in neighbours]
 
-        def restorer(found: dict[int, int]) -> None:
-            index = tuple(position[found[each]] for position, each in zip(positions, neighbours, strict=True))
-            found[node] = int(chosen[index])
+        def restorer(strategies: dict[int, int]) -> None:
+            index = tuple(position[strategies[neighbour]] for position, neighbour in zip(positions, neighbours, strict=True))
+            strategies[node] = int(chosen[index])
 
         self.restorers.append(restorer)
 
@@ -119,7 +119,6 @@ class ChoiceGraph:
 
 
 def choice_graph(problem: ChoiceProblem) -> ChoiceGraph:
-    """The whole problem as a graph."""
     live = {index: (node.start, node.end) for index, node in enumerate(problem.nodes) if node.start < node.end}
     graph = ChoiceGraph(
         {index: node.costs for index, node in enumerate(problem.nodes)},

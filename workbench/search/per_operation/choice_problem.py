@@ -1,7 +1,7 @@
-"""The problem: one strategy per node, the sum of node and edge costs least, the memory of the live nodes under a limit at every time.
+"""The choice problem: one strategy per node, minimum total node and edge cost, memory limited at every time.
 
-This is the problem that XLA's auto-sharding hands to its solver, in the form of the IOPDDL contest (ASPLOS / EuroSys 2025,
-https://github.com/google/iopddl). An infinite cost forbids a strategy or a pair of strategies.
+This is the problem that XLA's auto-sharding passes to its solver, in the form of the IOPDDL contest (ASPLOS / EuroSys
+2025, https://github.com/google/iopddl). An infinite cost forbids a strategy or a pair of strategies.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class ChoiceNode:
-    """One operation and the strategies it can be run with.
+    """An operation with its possible strategies.
 
-    `costs` and `usages` are `float64[strategies]`; the node is live, and takes the usage of its strategy, at the times
-    `start <= time < end`. Where `end <= start` it takes no memory.
+    `costs` and `usages` are `float64[strategies]`. The node is live at times `start <= time < end` and then takes the
+    usage of its strategy; if `end <= start` it takes no memory.
     """
 
     costs: Floats
@@ -33,7 +33,7 @@ class ChoiceNode:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceEdge:
-    """What it costs that `first` runs with strategy i and `second` with j: `costs[i, j]`."""
+    """Joint cost `costs[i, j]` of strategy i of `first` and strategy j of `second`."""
 
     first: int
     second: int
@@ -42,13 +42,13 @@ class ChoiceEdge:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceProblem:
-    """Nodes, edges between them, and the most memory that may be in use at any time (None: no limit).
+    """Nodes, edges, and the limit on memory in use at any time (`None`: no limit).
 
     **Invariants**
 
-    - Every node has at least one strategy, with as many usages as costs, none of them below 0; usages are whole numbers.
-    - Every edge joins two different nodes that exist, with a cost for each pair of their strategies.
-    - No cost is below nothing or not a number. (Infinite: forbidden.)
+    - Every node has at least one strategy and as many usages as costs, none below 0; usages are whole numbers.
+    - Every edge joins two different nodes, with a cost for each pair of their strategies.
+    - No cost is negative or NaN; infinity means forbidden.
     """
 
     nodes: tuple[ChoiceNode, ...]
@@ -57,7 +57,6 @@ class ChoiceProblem:
     name: str = ""
 
     def without_limit(self) -> "ChoiceProblem":
-        """The same problem with memory without end."""
         return replace(self, usage_limit=None)
 
     def __post_init__(self) -> None:
@@ -69,7 +68,7 @@ class ChoiceProblem:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a choice costs, the most memory it has in use at a time, and whether it is allowed: a finite cost, under the limit."""
+    """Cost and peak memory of a choice; feasible if the cost is finite and the peak within the limit."""
 
     cost: float
     peak_usage: float
@@ -77,7 +76,7 @@ class Assessment:
 
 
 def assess(problem: ChoiceProblem, strategies: Sequence[int]) -> Assessment:
-    """Sums the costs and replays the memory of `strategies`, an index for each node."""
+    """Cost and peak memory of `strategies`, one per node. Raises `SearchError` for a wrong number."""
     if len(strategies) != len(problem.nodes):
         raise SearchError(f"The choice has {len(strategies)} strategies for {len(problem.nodes)} nodes.", ["give one for each node"])
     cost = sum(float(node.costs[chosen]) for node, chosen in zip(problem.nodes, strategies, strict=True))

@@ -1,10 +1,11 @@
-"""A lower bound on the cost, and choices that are near it, by message passing (TRW-S) with a cost for every byte.
+"""A lower bound on the cost, and near-optimal choices, by message passing (TRW-S) with multipliers for memory.
 
-The limit at time t has a multiplier `m[t] >= 0`: a choice pays for its memory by it, and `m @ left` is given back, so that allowed choices
-cost no more than before (Lagrange relaxation). What remains is a problem without a limit, whose least cost sequential tree-reweighted
-message passing bounds from below (Kolmogorov, "Convergent tree-reweighted message passing", PAMI 2006; the letters are his: theta is a
-potential, gamma the share of it that goes into an edge). Every sweep gives a bound, whatever the multipliers and the messages are;
-both only make it better. The multipliers follow the subgradient, the memory of the decoded choice above the limit.
+The limit at time t has a multiplier `m[t] >= 0`: a choice pays `m` for its memory and gets `m @ left` back, so feasible
+choices cost no more than before (Lagrangian relaxation). The remaining problem has no limit; sequential tree-reweighted
+message passing bounds its minimum from below (Kolmogorov, "Convergent tree-reweighted message passing", PAMI 2006; in
+his letters, theta is a potential and gamma its share for an edge). Every sweep gives a valid bound for any multipliers
+and messages; both only tighten it. The multipliers follow the subgradient: the memory of the decoded choice above the
+limit.
 """
 
 from collections import defaultdict
@@ -15,11 +16,11 @@ import numpy as np
 from workbench.search.per_operation.choice_problem import Floats, Ints
 from workbench.search.per_operation.reduce_problem import ReducedProblem
 
-# The edges of a problem in batches that one array operation updates: all of one level and one shape.
+# Edges are updated in batches of one level and one shape, each with one array operation.
 #
-# The level of a decision is one more than the highest of its neighbours that come before it, so that decisions of one level do not touch,
-# and a sweep over the levels equals a sweep over the decisions one by one. Every decision's strategies lie one after the other in one flat
-# array, and so do the messages of every edge.
+# The level of a decision is one above the highest level of its preceding neighbors. Decisions of one level are therefore not adjacent,
+# and a sweep over the levels equals a sweep over the single decisions. The strategies of all decisions are consecutive in one flat
+# array, and so are the messages of all edges.
 
 EdgesByLevel = defaultdict[int, defaultdict[tuple[int, ...], list[tuple[int, int]]]]  # then by shape
 MembersByLevel = defaultdict[int, defaultdict[int, list[Ints]]]  # then by number of strategies
@@ -27,10 +28,10 @@ MembersByLevel = defaultdict[int, defaultdict[int, list[Ints]]]  # then by numbe
 
 @dataclass(frozen=True, eq=False)
 class EdgeBatch:
-    """Edges e from decisions of one level, all of one shape: `costs[e, i, j]`.
+    """Edges e of one shape from decisions of one level: `costs[e, i, j]`.
 
-    `source[e, i]`, `target[e, j]`: where the strategies lie; `sent[e, j]`, `answered[e, i]`: where the messages to the target and back lie;
-    `share[e, 0]` is the part of the source's potential that goes into each of its edges.
+    `source[e, i]`, `target[e, j]`: indices of the strategies; `sent[e, j]`, `answered[e, i]`: indices of the messages
+    to the target and back; `share[e, 0]`: share of the source's potential that each of its edges gets.
     """
 
     costs: Floats
@@ -43,9 +44,10 @@ class EdgeBatch:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """One direction: per level its decisions by number of strategies (`int64[decisions, strategies]`, where they lie) and its edges.
+    """One direction: per level, the decisions by number of strategies and the edges.
 
-    `rest` is, per decision, the part of its potential that no edge takes.
+    Decisions are indices `int64[decisions, strategies]`. `rest` is the share of a decision's potential that no edge
+    gets.
     """
 
     levels: tuple[tuple[tuple[Ints, ...], tuple[EdgeBatch, ...]], ...]
@@ -54,7 +56,7 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class MessageBatches:
-    """Both sweeps; `offsets[v]` is where the strategies of decision v begin; messages have `size` entries."""
+    """Both sweeps; `offsets[v]` is the index of the first strategy of decision v; messages have `size` entries."""
 
     forward: Sweep
     backward: Sweep
@@ -63,7 +65,7 @@ class MessageBatches:
 
 
 def message_batches(problem: ReducedProblem) -> MessageBatches:
-    """The batches of `problem`, in the order of its decisions and in the reverse."""
+    """Batch the edges of `problem` in the order of its decisions and in reverse order."""
     counts = [len(costs) for costs in problem.costs]
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     places, size = {}, 0
@@ -92,7 +94,7 @@ def _sweep(problem: ReducedProblem, order: list[int], offsets: Ints, places: dic
             edges[level[node]][problem.edges[node][other].shape].append((node, other))
     levels = tuple(
         (
-            tuple(np.array(each) for each in members[index].values()),
+            tuple(np.array(indices) for indices in members[index].values()),
             tuple(_batch(problem, pairs, offsets, places, share) for pairs in edges[index].values()),
         )
         for index in sorted(members)
@@ -113,12 +115,12 @@ def _batch(
     )
 
 
-_MARGIN = 1e-9  # the part of the magnitudes summed that rounding may have added to a bound
+_MARGIN = 1e-9  # relative rounding error of a bound, of the sum of magnitudes
 
 
 @dataclass(frozen=True, eq=False)
 class DualStep:
-    """A lower bound on the cost of any allowed choice, and the choice that the messages suggest."""
+    """A lower bound on the cost, the decoded choice, and its memory above the limit at each time."""
 
     bound: float
     chosen: Ints
@@ -126,8 +128,6 @@ class DualStep:
 
 
 class DualAscent:
-    """Messages and multipliers of one problem."""
-
     def __init__(self, problem: ReducedProblem) -> None:
         self.problem, self.batches = problem, message_batches(problem)
         self.messages = np.zeros(self.batches.size)
@@ -137,7 +137,6 @@ class DualAscent:
         self._charge_memory()
 
     def step(self) -> DualStep:
-        """One sweep forth and back."""
         self._gather_messages()
         bound = self._sweep(self.batches.forward)
         chosen = self._decode()
@@ -145,7 +144,7 @@ class DualAscent:
         return DualStep(bound, chosen, self.problem.memory.profile(chosen) - self.problem.memory.left)
 
     def move_multipliers(self, excess: Floats, length: float) -> None:
-        """Moves along the mean of the latest subgradients, so that the bound could rise by `length`."""
+        """Move the multipliers along the smoothed subgradient by a step that could raise the bound by `length`."""
         self.direction = excess if self.direction is None else 0.7 * self.direction + 0.3 * excess
         ascent = np.where((self.multipliers <= 0) & (self.direction < 0), 0.0, self.direction)
         norm = float(ascent @ ascent)
@@ -167,7 +166,6 @@ class DualAscent:
                 np.add.at(self.theta, batch.source, self.messages[batch.answered])
 
     def _sweep(self, sweep: Sweep) -> float:
-        """Sends every message of one direction, and gives the bound that the messages prove."""
         taken = 0.0
         for _, batches in sweep.levels:
             for batch in batches:
@@ -187,7 +185,7 @@ class DualAscent:
         return float(least.sum())
 
     def _decode(self) -> Ints:
-        """Each decision in turn takes what is best beside those before it, and by the messages of those after it."""
+        """Decide in order: the best strategy given the decisions before, and the messages of those after."""
         beliefs = self.unary.copy()
         for _, batches in self.batches.forward.levels:
             for batch in batches:

@@ -1,8 +1,8 @@
-"""The best choice of a small graph by a constraint solver (CP-SAT), with the least cost that it proves.
+"""The optimum of a small graph by a constraint solver (CP-SAT), with the lower bound that it proves.
 
-One boolean per strategy, of which each node takes one, and one per pair of strategies of an edge, whose sums over either end are
-the strategies' booleans (the local polytope, which is exact for trees). Costs are rounded to whole numbers where they are not; what
-the rounding can be wrong by is taken off the bound.
+One boolean per strategy, exactly one per node, and one per pair of strategies of an edge; the sums of the pairs over
+either end equal the booleans of the strategies (the local polytope, exact for trees). Costs that are not integers are
+rounded, and the bound allows for the rounding error.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _LARGEST = 2.0**52  # of a sum of rounded costs
 
 @dataclass(frozen=True, slots=True)
 class ExactChoice:
-    """The strategy of each node (None: none found), and the least cost that any choice can have: infinite if none is allowed."""
+    """The strategy of each node, if found, and a lower bound on the cost: infinite if infeasible."""
 
     chosen: dict[int, int] | None
     bound: float
@@ -30,17 +30,17 @@ class ExactChoice:
 def solve_exactly(
     graph: ChoiceGraph, left: Floats, hint: Mapping[int, int] | None = None, effort: float = 1.0, seconds: float = np.inf
 ) -> ExactChoice:
-    """Solves `graph`, whose memory at time t must stay within `left[t]`.
+    """Minimize the cost of `graph` with memory at time t within `left[t]`.
 
-    CP-SAT works for `effort` (its deterministic seconds) at most. All together takes `seconds`, in which its model is written, too: where
-    that takes longer, nothing is solved. `hint` has a strategy for some of the nodes.
+    CP-SAT runs for at most `effort` (its deterministic seconds). `seconds` limits the whole call, including building
+    the model; if that takes longer, nothing is solved. `hint` has strategies for some of the nodes.
     """
-    began = monotonic()
+    start = monotonic()
     model = _ExactModel(graph)
     model.limit_memory(left)
     if hint:
         model.hint(hint)
-    if (left_seconds := seconds - (monotonic() - began)) <= 0:
+    if (left_seconds := seconds - (monotonic() - start)) <= 0:
         return ExactChoice(None, -np.inf, is_proven=False)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -59,8 +59,6 @@ def solve_exactly(
 
 
 class _ExactModel:
-    """The model of one graph."""
-
     def __init__(self, graph: ChoiceGraph) -> None:
         self.graph, self.model = graph, cp_model.CpModel()
         self.terms = len(graph.costs) + sum(map(len, graph.edges.values())) // 2
@@ -91,10 +89,9 @@ class _ExactModel:
             pairs[tuple(index)] = self.model.new_bool_var("")
             self._add_cost(pairs[tuple(index)], costs[tuple(index)], variables, coefficients)
         for variable, row in [*zip(self.taken[first], pairs, strict=True), *zip(self.taken[second], pairs.T, strict=True)]:
-            self.model.add(cp_model.LinearExpr.sum([each for each in row if each is not None]) == variable)
+            self.model.add(cp_model.LinearExpr.sum([pair for pair in row if pair is not None]) == variable)
 
     def limit_memory(self, left: Floats) -> None:
-        """Keeps the memory at each time within `left`."""
         for time, capacity in enumerate(left):
             variables, coefficients = [], []
             for node, usages in self.graph.usages.items():
@@ -106,28 +103,25 @@ class _ExactModel:
             self.model.add(cp_model.LinearExpr.weighted_sum(variables, coefficients) <= int(np.floor(capacity)))
 
     def hint(self, chosen: Mapping[int, int]) -> None:
-        """Starts the search at `chosen`."""
         for node, strategy in chosen.items():
             for index, variable in enumerate(self.taken[node]):
                 self.model.add_hint(variable, index == strategy)
 
     def read(self, solver: cp_model.CpSolver) -> dict[int, int]:
-        """The strategies of the solution."""
         return {
-            node: next(index for index, each in enumerate(variables) if solver.boolean_value(each))
+            node: next(index for index, variable in enumerate(variables) if solver.boolean_value(variable))
             for node, variables in self.taken.items()
         }
 
     def cost_of(self, objective: float) -> float:
-        """A cost that is not above any choice whose rounded cost is at least `objective`."""
+        """Lower bound on the true cost of all choices whose rounded cost is at least `objective`."""
         slack = 0.0 if self.scale == 1.0 else 0.5 * self.terms
         return self.graph.constant + (objective - slack) / self.scale
 
 
 def _scale(graph: ChoiceGraph) -> float:
-    """What costs are multiplied by before they are rounded: 1 where they are whole and their sum is not too large."""
     tables = [*graph.costs.values(), *(costs for node, others in graph.edges.items() for other, costs in others.items() if node < other)]
-    finite = [each[each < np.inf] for each in tables]
-    total = sum(float(each.max(initial=0.0)) for each in finite)
-    whole = all((each == np.round(each)).all() for each in finite)
+    finite = [table[table < np.inf] for table in tables]
+    total = sum(float(values.max(initial=0.0)) for values in finite)
+    whole = all((values == np.round(values)).all() for values in finite)
     return 1.0 if (whole and total < _LARGEST) or not total else float(2.0 ** np.floor(np.log2(_LARGEST / 16 / total)))

@@ -1,7 +1,7 @@
-"""The ways to run one operation over a mesh axis: all of it on every device, or split along one of its factors.
+"""The ways to run one operation over a mesh axis: replicated, or split along one of its factors.
 
-Factors are those of Shardy's sharding rules. One that no result has leaves partial sums, which are summed everywhere (all-reduce) or of
-which each device keeps a slice (reduce-scatter). Along one that windows move along a device needs a part of its neighbours'
+Factors come from Shardy's sharding rules. A factor missing in the result leaves partial sums: an all-reduce sums them
+everywhere, a reduce-scatter leaves each device a slice. A factor along which windows move needs data of the neighbors
 (collective-permute).
 """
 
@@ -15,16 +15,16 @@ from workbench.propagation.explain.factor_graph import Factors, OperationFactors
 
 WHOLE = -1
 Splits = NDArray[np.int64]
-"""Of each way, the dimension of a tensor that is split over the axis, or `WHOLE`."""
+"""Per way, the dimension of a tensor that is split over the axis, or `WHOLE`."""
 DOTS = ("dot_general", "convolution")
 
 
-class OperationWays(NamedTuple):
-    """Of each way: the split of every tensor of the operation (operands, then results), whether its work is divided, and the collective
-    that it needs.
+class OperationStrategies(NamedTuple):
+    """Per way: the split of every tensor (operands, then results), whether work is divided, and the collective.
 
-    - `splits` has an array for each tensor, `is_divided`, `sends` and `shares` a value for each way;
-    - `sends`: a sum of its results, a permutation of its first operand, `""` for none; `shares`: how much of that tensor it sends.
+    - `splits` has an array for each tensor; `is_divided`, `sends` and `shares` have a value for each way;
+    - `sends`: a sum of the results, a permutation of the first operand, or `""`; `shares`: the share of that tensor
+      that is sent.
     """
 
     splits: tuple[Splits, ...]
@@ -40,15 +40,15 @@ class _Way(NamedTuple):
     share: float = 1.0
 
 
-def list_ways(operation: OperationFactors, shapes: Sequence[tuple[int, ...]], parts: int) -> OperationWays:
-    """The ways of an operation whose tensors have these `shapes` on one device, over an axis of `parts` devices.
+def list_strategies(operation: OperationFactors, shapes: Sequence[tuple[int, ...]], parts: int) -> OperationStrategies:
+    """List the ways of an operation with local tensor `shapes` over an axis of `parts` devices.
 
-    A factor can be split where it is the major one of every dimension that it is in, and the axis divides all of these; a sort's or a
-    concatenation's cannot.
+    A factor can be split if it is the major factor of every dimension that contains it and the axis divides all of
+    these; factors of a sort or a concatenation cannot be split.
     """
-    found = [_Way((WHOLE,) * len(shapes), is_divided=False), *_list_split_ways(operation, shapes, parts)]
-    rows, divided, sends, shares = zip(*found, strict=True)
-    return OperationWays(tuple(np.array(each) for each in zip(*rows, strict=True)), np.array(divided), sends, np.array(shares))
+    ways = [_Way((WHOLE,) * len(shapes), is_divided=False), *_list_split_ways(operation, shapes, parts)]
+    rows, divided, sends, shares = zip(*ways, strict=True)
+    return OperationStrategies(tuple(np.array(split) for split in zip(*rows, strict=True)), np.array(divided), sends, np.array(shares))
 
 
 def _list_split_ways(operation: OperationFactors, shapes: Sequence[tuple[int, ...]], parts: int) -> Iterator[_Way]:
@@ -70,20 +70,18 @@ def _list_split_ways(operation: OperationFactors, shapes: Sequence[tuple[int, ..
 
 
 def _halo_share(operation: OperationFactors, factor: str, shapes: Sequence[tuple[int, ...]], parts: int) -> float:
-    """How much of the first operand a device sends: of a convolution's as many rows as its window is long, else all that it has."""
+    """Share of the first operand that a device sends: the window's rows for a convolution, else its whole part."""
     if operation.kind != "convolution":
         return 1 / parts
-    own = [size for dims, size in zip(operation.mappings[1], shapes[1], strict=True) if not _is_elsewhere(operation, dims)]
-    return min(max(own, default=1) / operation.sizes[factor], 1 / parts)
+    window = [size for dims, size in zip(operation.mappings[1], shapes[1], strict=True) if not _is_elsewhere(operation, dims)]
+    return min(max(window, default=1) / operation.sizes[factor], 1 / parts)
 
 
 def _is_elsewhere(operation: OperationFactors, factors: tuple[str, ...]) -> bool:
-    """Whether another tensor than the kernel of a convolution has one of these factors."""
-    return any(each in dims for at, mapping in enumerate(operation.mappings) if at != 1 for dims in mapping for each in factors)
+    return any(factor in dims for at, mapping in enumerate(operation.mappings) if at != 1 for dims in mapping for factor in factors)
 
 
 def _find_dims(factor: str, mappings: Sequence[Factors], shapes: Sequence[tuple[int, ...]], parts: int) -> tuple[int, ...] | None:
-    """The dimension of each tensor that has the factor; `None` where one cannot be split along it."""
     row = []
     for mapping, shape in zip(mappings, shapes, strict=True):
         dims = [dim for dim, factors in enumerate(mapping) if factor in factors]

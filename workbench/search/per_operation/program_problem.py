@@ -1,9 +1,10 @@
-"""A traced program as the per-operation problem: every operation is a node, its strategies the ways to run it over one mesh axis.
+"""A traced program as the per-operation problem: a node per operation, with its splits over one mesh axis as
+strategies.
 
-The facts are the planner's own. What is an operation's way comes from Shardy's sharding rules; what it costs to compute from the estimate
-of the plan without the axis, each kernel's time divided where its operation is; what sums and reshardings cost from the links of the
-hardware. A value that one operation makes in another sharding than the next one reads is resharded between them: sliced for nothing,
-gathered, or exchanged. The problem is that of Alpa (Zheng et al. 2022, section 4) and of XLA's auto-sharding.
+The planner provides the facts: Shardy's sharding rules give the splits; compute costs are the kernel times of the plan
+without the axis, divided where the operation is split; the hardware links price sums and reshards. If one operation
+writes a value in another sharding than the next one reads, a reshard comes between them: a free slice, an all-gather or
+an all-to-all. The problem is that of Alpa (Zheng et al. 2022, section 4) and of XLA's auto-sharding.
 """
 
 import math
@@ -24,16 +25,16 @@ from workbench.hardware.hardware import Hardware
 from workbench.propagation import local_shape, structure_of
 from workbench.propagation.explain.factor_graph import EDGE, OperationFactors, list_program_factors
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
-from workbench.search.per_operation.operation_splits import WHOLE, OperationWays, Splits, list_ways
+from workbench.search.per_operation.operation_splits import WHOLE, OperationStrategies, Splits, list_strategies
 
 NANOSECONDS = 1e9
-"""Costs are in these: the solver rounds to whole numbers now and then."""
-_RESIDENT = 0.01  # what decides between equals: the share of a pass over an array that is charged for having it whole
+"""Unit of costs per second; the solver sometimes rounds them to whole numbers."""
+_RESIDENT = 0.01  # tie-breaker: share of a pass over an array that is charged for holding it whole
 _SUMS = ("all-reduce", "reduce-scatter")
 
 
-class Placed(NamedTuple):
-    """A node of the problem, and of each of its strategies the split of one tensor."""
+class NodeSplits(NamedTuple):
+    """A node of the problem, and the split of one tensor in each of its strategies."""
 
     node: int
     splits: Splits
@@ -41,24 +42,23 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProgramProblem:
-    """The problem, and how to read its answer: `arguments` in the program's order; by the numbers of operations `results`, the first
-    result of each, and `sums`, the collective that it needs in each strategy."""
+    """The problem, its `arguments`; by operation the first `results` and, per strategy, collectives (`sums`)."""
 
     problem: ChoiceProblem
-    arguments: tuple[Placed, ...]
-    results: dict[int, Placed]
+    arguments: tuple[NodeSplits, ...]
+    results: dict[int, NodeSplits]
     sums: dict[int, tuple[str, ...]]
 
 
 def splits_by_hand(program: Program) -> bool:
-    """Whether a program has a `shard_map`, in which it is written how operations are split."""
+    """Whether a program contains a `shard_map`, which fixes how operations are split."""
     return "sdy.manual_computation" in structure_of(program).kinds
 
 
 def make_program_problem(found: Estimate, axis: str) -> ProgramProblem:
-    """The problem of a plan over one more axis of its mesh, which its layout does not use; `found` is its estimate.
+    """Make the problem of a plan over a mesh axis that its layout does not use; `found` is the plan's estimate.
 
-    Raises `SearchError` where the hardware is not known, or the program divides its work by hand (`shard_map`).
+    Raises `SearchError` if the plan has no hardware or the program contains a `shard_map`.
     """
     if found.hardware is None or found.times is None:
         raise SearchError("The cost of an operation is unknown: the plan has no hardware.", ['set one, "8 H100"'])
@@ -69,8 +69,6 @@ def make_program_problem(found: Estimate, axis: str) -> ProgramProblem:
 
 
 class _ProblemMaker:
-    """Adds nodes and edges, first what makes values, then what reads them."""
-
     def __init__(self, found: Estimate, axis: str, hardware: Hardware) -> None:
         self._found, self._plan, self._axis, self._hardware = found, found.plan, axis, hardware
         self._structure, self._parts = found.partitioned.structure, found.plan.mesh[axis]
@@ -83,20 +81,20 @@ class _ProblemMaker:
         self._end = max((op.position for op in self._structure.ops), default=0) + 1
         self._nodes: list[ChoiceNode] = []
         self._edges: dict[tuple[int, int], Any] = defaultdict(float)
-        self._made: dict[int, Placed] = {}  # by value
+        self._made: dict[int, NodeSplits] = {}  # by value
 
     def make(self) -> ProgramProblem:
         arguments = tuple(map(self._add_argument, self._structure.arguments))
         kernels, sums = self._kernel_seconds(), self._present_sums()
-        ways = [(each, self._add_operation(each, kernels, sums)) for each in self._factors if not self._dropped.issuperset(each.values)]
+        ways = [(item, self._add_operation(item, kernels, sums)) for item in self._factors if not self._dropped.issuperset(item.values)]
         ruleless = list(self._add_ruleless())
         results, sums_of = {}, {}
-        for each, (node, found) in ways:
-            self._connect_operands(each, node, found)
-            if each.kind != EDGE and len(each.values) > each.operands:
-                results[each.op], sums_of[each.op] = Placed(node, found.splits[each.operands]), found.sends
+        for operation, (node, splits) in ways:
+            self._connect_operands(operation, node, splits)
+            if operation.kind != EDGE and len(operation.values) > operation.operands:
+                results[operation.op], sums_of[operation.op] = NodeSplits(node, splits.splits[operation.operands]), splits.sends
         for node, value, region in ruleless:
-            self._connect(value, Placed(node, np.array([WHOLE])), self._structure.regions[region].runs_per_step)
+            self._connect(value, NodeSplits(node, np.array([WHOLE])), self._structure.regions[region].runs_per_step)
         self._connect_carried(arguments)
         self._join_moments(arguments)
         edges = tuple(ChoiceEdge(first, second, costs) for (first, second), costs in self._edges.items())
@@ -107,73 +105,69 @@ class _ProblemMaker:
         return len(self._nodes) - 1
 
     def _local_bytes(self, value: int, splits: Splits) -> Floats:
-        """Bytes of one device's part in each way."""
         return self._bytes[value] / np.where(splits == WHOLE, 1, self._parts)
 
-    def _add_argument(self, value: int) -> Placed:
-        """An argument, whole or along any dimension that the axis divides."""
+    def _add_argument(self, value: int) -> NodeSplits:
         splits = np.array([WHOLE, *(dim for dim, size in enumerate(self._shapes[value]) if size > 1 and size % self._parts == 0)])
         held = self._local_bytes(value, splits)
         node = self._add_node(held / self._hardware.chip.memory_bandwidth * _RESIDENT, held, 0, self._end)
-        self._made[value] = Placed(node, splits)
+        self._made[value] = NodeSplits(node, splits)
         return self._made[value]
 
     def _kernel_seconds(self) -> dict[int, float]:
-        """The seconds of each kernel in a step, by the operations whose ways divide them: its dots by their FLOPs, else its last
-        operation."""
+        """Kernel seconds per step by operation: shared among dots by FLOPs, else for the last operation."""
         kernels, times = self._found.kernels, self._found.times
         assert times is not None
         dots = defaultdict[int, dict[int, int]](dict)
-        for each in kernels.dots:
-            dots[each.kernel][each.op] = self._structure.ops[each.op].work.flops
-        found = defaultdict[int, float](float)
+        for dot in kernels.dots:
+            dots[dot.kernel][dot.op] = self._structure.ops[dot.op].work.flops
+        seconds_of = defaultdict[int, float](float)
         for number, seconds in enumerate((times.busy * kernels.times).tolist()):
             work = dots.get(number, {})
             total = sum(work.values())
             for op, share in [(op, flops / total) for op, flops in work.items()] if total else [(kernels.ops[number], 1.0)]:
-                found[op] += seconds * share
-        return found
+                seconds_of[op] += seconds * share
+        return seconds_of
 
     def _present_sums(self) -> dict[tuple[int, int], float]:
-        """The seconds that the plan spends on sending each value already, over other axes, by operation and result: less where it is
-        split."""
-        found = defaultdict[tuple[int, int], float](float)
-        for each, cost in zip(self._found.partitioned.reshards, self._found.costs, strict=True):
-            if each.source is not None and not each.sent_by_operation:
-                times = self._structure.regions[each.region].runs_per_step if each.times is None else each.times
-                found[each.source, each.result] += cost.seconds * times
-        return found
+        """Seconds of the plan's present communication over other axes, by operation and result. Splits reduce it."""
+        seconds_of = defaultdict[tuple[int, int], float](float)
+        for reshard, cost in zip(self._found.partitioned.reshards, self._found.costs, strict=True):
+            if reshard.source is not None and not reshard.sent_by_operation:
+                times = self._structure.regions[reshard.region].runs_per_step if reshard.times is None else reshard.times
+                seconds_of[reshard.source, reshard.result] += cost.seconds * times
+        return seconds_of
 
     def _add_operation(
-        self, each: OperationFactors, kernels: dict[int, float], sums: dict[tuple[int, int], float]
-    ) -> tuple[int, OperationWays]:
-        ways = list_ways(each, [self._shapes[value] for value in each.values], self._parts)
-        results = list(zip(each.values, ways.splits, strict=True))[each.operands :]
+        self, operation: OperationFactors, kernels: dict[int, float], sums: dict[tuple[int, int], float]
+    ) -> tuple[int, OperationStrategies]:
+        ways = list_strategies(operation, [self._shapes[value] for value in operation.values], self._parts)
+        results = list(zip(operation.values, ways.splits, strict=True))[operation.operands :]
         seconds = np.zeros(len(ways.sends))
-        if each.kind != EDGE:
-            seconds = (kernels.get(each.op, 0.0) + self._pass_seconds(each)) / np.where(ways.is_divided, self._parts, 1)
+        if operation.kind != EDGE:
+            seconds = (kernels.get(operation.op, 0.0) + self._pass_seconds(operation)) / np.where(ways.is_divided, self._parts, 1)
             if "collective-permute" in ways.sends:
-                seconds = seconds + self._permute_seconds(each.values[0], ways) * self._runs(each.values[-1])
+                seconds = seconds + self._permute_seconds(operation.values[0], ways) * self._runs(operation.values[-1])
             for number, (value, splits) in enumerate(results):
                 seconds = seconds + self._sum_seconds(value, ways.sends) * self._runs(value)
-                seconds = seconds + sums.get((each.op, number), 0.0) / np.where(splits == WHOLE, 1, self._parts)
-        node = self._add_node(seconds, *self._memory_of(each, results))
+                seconds = seconds + sums.get((operation.op, number), 0.0) / np.where(splits == WHOLE, 1, self._parts)
+        node = self._add_node(seconds, *self._memory_of(operation, results))
         for value, splits in results:
-            self._made[value] = Placed(node, splits)
+            self._made[value] = NodeSplits(node, splits)
         return node, ways
 
-    def _pass_seconds(self, each: OperationFactors) -> float:
-        """What decides between equals: whole is not as good as divided where a kernel has several operations."""
-        size = sum(self._bytes[value] * self._runs(value) for value in each.values[each.operands :])
+    def _pass_seconds(self, operation: OperationFactors) -> float:
+        """Tie-breaker that favors divided over whole operations in kernels of several operations."""
+        size = sum(self._bytes[value] * self._runs(value) for value in operation.values[operation.operands :])
         return size / self._hardware.chip.memory_bandwidth * _RESIDENT
 
-    def _memory_of(self, each: OperationFactors, results: list[tuple[int, Splits]]) -> tuple[Floats, int, int]:
-        """The bytes of what an operation stores, and from where to where they live; a carried result lies in its argument's memory."""
+    def _memory_of(self, operation: OperationFactors, results: list[tuple[int, Splits]]) -> tuple[Floats, int, int]:
+        """Stored bytes, first and last time. A carried result reuses the memory of its argument."""
         values = self._structure.values
-        stored = [pair for pair in results if (values[pair[0]].maker >= 0 if each.kind == EDGE else values[pair[0]].stored)]
+        stored = [pair for pair in results if (values[pair[0]].maker >= 0 if operation.kind == EDGE else values[pair[0]].stored)]
         count = len(results[0][1]) if results else 1
         used = sum((self._local_bytes(value, splits) for value, splits in stored), np.zeros(count))
-        start = self._structure.ops[each.op].position if each.op >= 0 else 0
+        start = self._structure.ops[operation.op].position if operation.op >= 0 else 0
         end = max((values[value].last_use for value, _ in stored), default=start)
         return used, start, max(start, end)
 
@@ -181,11 +175,10 @@ class _ProblemMaker:
         return self._structure.regions[self._structure.values[value].region].runs_per_step
 
     def _sum_seconds(self, value: int, sums: tuple[str, ...]) -> Floats:
-        """Of each way, the seconds of summing what the devices have of a value."""
         seconds = {kind: self._seconds(kind, self._bytes[value]) for kind in set(sums) if kind in _SUMS}
         return np.array([seconds.get(kind, 0.0) for kind in sums])
 
-    def _permute_seconds(self, value: int, ways: OperationWays) -> Floats:
+    def _permute_seconds(self, value: int, ways: OperationStrategies) -> Floats:
         sent = zip(ways.sends, (self._bytes[value] * ways.shares).tolist(), strict=True)
         return np.array([self._seconds(kind, size) if kind == "collective-permute" else 0.0 for kind, size in sent])
 
@@ -194,7 +187,7 @@ class _ProblemMaker:
         return collective_seconds(kind, (self._axis,), int(payload), plan.mesh, self._hardware, plan.axis_assignment) if payload else 0.0
 
     def _add_ruleless(self) -> Iterator[tuple[int, int, int]]:
-        """What Shardy has no rule for reads and makes whole values: its operands as (node, value, region)."""
+        """Operations without a sharding rule use whole values; yields operands (node, value, region)."""
         for number in self._structure.ops_without_rule:
             op = self._structure.ops[number]
             for value in op.operands:
@@ -202,24 +195,24 @@ class _ProblemMaker:
             for value in op.results:
                 end = max(op.position, self._structure.values[value].last_use)
                 node = self._add_node(np.zeros(1), np.array([float(self._bytes[value])]), op.position, end)
-                self._made.setdefault(self._one[value], Placed(node, np.array([WHOLE])))
+                self._made.setdefault(self._one[value], NodeSplits(node, np.array([WHOLE])))
 
-    def _connect_operands(self, each: OperationFactors, node: int, ways: OperationWays) -> None:
-        """Reshard what other operations made; what a loop reads of outside, once, and what it yields, each time."""
-        for value, splits in zip(each.values[: each.operands], ways.splits, strict=False):
+    def _connect_operands(self, operation: OperationFactors, node: int, ways: OperationStrategies) -> None:
+        """Reshard operands: once if a loop reads them from outside, every time if it yields them."""
+        for value, splits in zip(operation.values[: operation.operands], ways.splits, strict=False):
             runs = self._runs(value)
-            if each.kind != EDGE:
-                runs = min(runs, self._structure.regions[self._structure.ops[each.op].region].runs_per_step)
-            self._connect(value, Placed(node, splits), runs)
+            if operation.kind != EDGE:
+                runs = min(runs, self._structure.regions[self._structure.ops[operation.op].region].runs_per_step)
+            self._connect(value, NodeSplits(node, splits), runs)
 
-    def _connect(self, value: int, reader: Placed, runs: int) -> None:
-        """What is a constant, or counted up on each device, is made as it is needed."""
+    def _connect(self, value: int, reader: NodeSplits, runs: int) -> None:
+        """Connect a reader to the maker of a value; each device makes constants and iotas itself."""
         maker = self._made.get(value)
         if maker is not None and maker.node != reader.node:
             self._add_edge(maker.node, reader.node, self._reshard_seconds(value, maker.splits, reader.splits) * runs)
 
     def _reshard_seconds(self, value: int, made: Splits, read: Splits) -> Floats:
-        """Of each pair of ways: a gather of what is split, an exchange between two dimensions."""
+        """Reshard seconds per pair of ways: a gather, or an exchange between two dimensions."""
         gather = self._seconds("all-gather", self._bytes[value])
         exchange = self._seconds("all-to-all", self._bytes[value] / self._parts)
         before, after = made[:, None], read[None, :]
@@ -230,20 +223,20 @@ class _ProblemMaker:
         pair, costs = ((first, second), costs) if first < second else ((second, first), costs.T)
         self._edges[pair] = self._edges[pair] + costs
 
-    def _connect_carried(self, arguments: tuple[Placed, ...]) -> None:
-        """A carried result has the sharding of the argument that it becomes."""
+    def _connect_carried(self, arguments: tuple[NodeSplits, ...]) -> None:
+        """Carried results should have the sharding of the argument that they become."""
         for result, argument in self._plan.program.carried:
             self._connect(self._one[self._structure.returned[result]], arguments[argument], 1)
 
-    def _join_moments(self, arguments: tuple[Placed, ...]) -> None:
-        """A parameter and its moments have one sharding: they are read beside each other alone."""
+    def _join_moments(self, arguments: tuple[NodeSplits, ...]) -> None:
+        """Force one sharding on a parameter and its moments, which are only read together."""
         tensors = self._plan.program.arguments
-        parameters = {each.path.partition("/")[2]: number for number, each in enumerate(tensors) if each.role is Role.PARAMETER}
-        for number, each in enumerate(tensors):
-            words = each.path.split("/") if each.role is Role.OPTIMIZER_STATE else []
+        parameters = {tensor.path.partition("/")[2]: number for number, tensor in enumerate(tensors) if tensor.role is Role.PARAMETER}
+        for number, tensor in enumerate(tensors):
+            words = tensor.path.split("/") if tensor.role is Role.OPTIMIZER_STATE else []
             tails = ("/".join(words[at:]) for at in range(1, len(words)))
             owner = next((parameters[tail] for tail in tails if tail in parameters), None)
-            if owner is not None and tensors[owner].shape == each.shape and self._is_alike(number, owner):
+            if owner is not None and tensors[owner].shape == tensor.shape and self._is_alike(number, owner):
                 count = len(arguments[number].splits)
                 self._add_edge(arguments[owner].node, arguments[number].node, np.where(np.eye(count, dtype=bool), 0.0, np.inf))
 

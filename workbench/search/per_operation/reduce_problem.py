@@ -1,11 +1,13 @@
-"""Makes a problem smaller without changing its least cost, until no rule applies.
+"""Reductions of a choice problem that keep its minimum cost, applied until none changes it.
 
-- A strategy that no strategy of some neighbour goes with, at a finite cost, is taken away (arc consistency).
+- Arc consistency removes strategies that no strategy of some neighbor is compatible with at a finite cost.
 - An edge whose costs are a sum of one part per end becomes costs of its ends.
-- A node that has one strategy for each strategy of a neighbour *follows* it: the two become one. Most operations of a program do (a
-  transpose is sharded as its operand is), and of tens of thousands of operations a few hundred decisions are left.
-- A strategy that another one *dominates* is taken away: never cheaper, whatever the neighbours do, and never less memory.
-- A node that takes the same memory whatever it does, with at most two neighbours, is eliminated: it takes what is best for them.
+- A node with one strategy for each strategy of a neighbor *follows* it and is merged. Most operations of a program
+  follow (a transpose is sharded like its operand), so tens of thousands of operations leave a few hundred decisions.
+- A strategy that another one *dominates* is removed: it is never cheaper, whatever the neighbors do, and never takes
+  less memory.
+- A node whose memory does not depend on its strategy, with at most two neighbors, is eliminated: it takes their best
+  strategy.
 """
 
 from collections import deque
@@ -25,7 +27,7 @@ _MOST_FILLED = 20_000  # entries of an edge that an elimination makes
 
 
 def reduce(graph: ChoiceGraph) -> None:
-    """Applies all rules in place. Raises `SearchError` where a node is left without a strategy."""
+    """Apply all rules in place. Raises `SearchError` if a node is left without a strategy."""
     _until_nothing_changes(graph, (_keep_consistent, _split_edges, _follow))
     _until_nothing_changes(graph, (_keep_consistent, _split_edges, _keep_undominated, _follow, _eliminate))
 
@@ -34,7 +36,7 @@ Rule = Callable[[ChoiceGraph, int], Iterable[int] | None]
 
 
 def _until_nothing_changes(graph: ChoiceGraph, rules: tuple[Rule, ...]) -> None:
-    """Applies `rules` to every node, and again to each node that a rule changed; a rule gives these, or None where nothing changed."""
+    """Apply `rules` to every node, and again to each node that a rule reports as changed (`None`: no change)."""
     waiting = deque(sorted(graph.costs, key=lambda node: len(graph.edges[node])))
     queued = set(waiting)
     while waiting:
@@ -106,7 +108,7 @@ def _keep_undominated(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
 
 
 def _dominance(graph: ChoiceGraph, node: int) -> Mask:
-    """`bool[i, j]`: strategy i is never dearer than j and takes no more memory at any time; of two alike, the first."""
+    """`bool[i, j]`: i never costs more than j nor takes more memory; of two equivalent ones, the first."""
     worst = graph.costs[node][:, None] - graph.costs[node]
     for usage in _usages_over_time(graph.usages[node]):
         worst[usage[:, None] > usage] = np.inf
@@ -117,12 +119,12 @@ def _dominance(graph: ChoiceGraph, node: int) -> Mask:
             break
         worst[one, other] += _differences(costs[one], costs[other]).max(1)
     dominates = worst <= 0
-    alike = dominates & dominates.T
-    return dominates & ~np.tril(alike)
+    equivalent = dominates & dominates.T
+    return dominates & ~np.tril(equivalent)
 
 
 def _usages_over_time(usages: dict[tuple[int, int], Floats]) -> list[Floats]:
-    """What each strategy takes in all, `float64[strategies]`, from every time at which an interval of the node starts or ends."""
+    """Total usage of each strategy, `float64[strategies]`, from every time at which an interval starts or ends."""
     change: dict[int, Floats] = {}
     for (start, end), usage in usages.items():
         change[start] = change.get(start, 0.0) + usage
@@ -131,7 +133,6 @@ def _usages_over_time(usages: dict[tuple[int, int], Floats]) -> list[Floats]:
 
 
 def _differences(one: Floats, other: Floats) -> Floats:
-    """`one - other`, where what is forbidden for the other is no loss."""
     with np.errstate(invalid="ignore"):
         return np.where(other == np.inf, -np.inf, one - other)
 
@@ -147,16 +148,17 @@ def _eliminate(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
     return neighbours
 
 
-# What is left of a problem after reduction: decisions numbered from 0, one edge between two of them, memory at the times that matter.
+# The reduced problem: decisions numbered from 0, at most one edge between two of them, memory at the non-redundant times.
 
 _MOST_ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class ReducedProblem:
-    """Decisions v with strategies i: `constant` + the sum of `costs[v][i]` and `edges[v][w][i, j]` is the cost of the whole problem.
+    """A reduced problem: decisions v with strategies i.
 
-    `edges[w][v]` is the transpose of `edges[v][w]`. `graph` restores the strategies of all nodes.
+    The cost of the whole problem is `constant` plus the sum of `costs[v][i]` and `edges[v][w][i, j]`; `edges[w][v]` is
+    the transpose of `edges[v][w]`. `graph` restores the strategies of all nodes.
     """
 
     costs: tuple[Floats, ...]
@@ -168,22 +170,20 @@ class ReducedProblem:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The edges (v, w), v < w."""
+        """The edges (v, w) with v < w."""
         return [(node, other) for node, others in enumerate(self.edges) for other in others if node < other]
 
     def cost_of(self, chosen: Ints) -> float:
-        """The cost of the whole problem."""
-        own = sum(float(costs[index]) for costs, index in zip(self.costs, chosen, strict=True))
-        return self.constant + own + sum(float(self.edges[one][two][chosen[one], chosen[two]]) for one, two in self.pairs)
+        node_costs = sum(float(costs[index]) for costs, index in zip(self.costs, chosen, strict=True))
+        return self.constant + node_costs + sum(float(self.edges[one][two][chosen[one], chosen[two]]) for one, two in self.pairs)
 
     def restore(self, chosen: Ints) -> list[int]:
-        """The strategies of all nodes of the problem."""
-        found = self.graph.restore({node: int(index) for node, index in zip(self.nodes, chosen, strict=True)})
-        return [found[node] for node in range(len(found))]
+        strategies = self.graph.restore({node: int(index) for node, index in zip(self.nodes, chosen, strict=True)})
+        return [strategies[node] for node in range(len(strategies))]
 
 
 def reduced_problem(problem: ChoiceProblem) -> ReducedProblem:
-    """Reduces `problem`, in turn its graph and the times that matter. Raises `SearchError` where a node is left without a strategy."""
+    """Reduce the graph and the times of `problem`. Raises `SearchError` if a node has no strategy left."""
     graph = choice_graph(problem)
     reduce(graph)
     memory = shorten_memory(graph, np.inf if problem.usage_limit is None else float(problem.usage_limit))
@@ -200,17 +200,14 @@ def reduced_problem(problem: ChoiceProblem) -> ReducedProblem:
 
 
 def shorten_memory(graph: ChoiceGraph, limit: Floats | float) -> MemoryOverTime:
-    """The memory of the graph at the times that matter, which become the times of its intervals, too.
-
-    `limit` is one limit, or one for each of the times 0, 1, ... of the intervals.
-    """
+    """Remove redundant times and renumber intervals; `limit` is one, or one per time 0, 1, ..."""
     for node in graph.costs:
         graph.fix_constant_usages(node)
     nodes = sorted(graph.costs)
     memory = memory_over_time([graph.usages[node] for node in nodes], [len(graph.costs[node]) for node in nodes], graph.base, limit)
     graph.base.clear()
-    for node, each in zip(nodes, memory.nodes, strict=True):
-        graph.usages[node] = intervals_of(each)
+    for node, node_memory in zip(nodes, memory.nodes, strict=True):
+        graph.usages[node] = intervals_of(node_memory)
     return memory
 
 

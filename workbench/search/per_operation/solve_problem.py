@@ -1,7 +1,7 @@
-"""Solves a problem: reduce it, bound it by message passing, then improve the best choice block by block until the time is over.
+"""Solver of choice problems: reduction, bounds by message passing, then block-wise improvement until the time limit.
 
-Improvements and better bounds are handed to `on_progress` as they are found, at most once a second. With `iterations` the work is counted
-and not timed, so that the same seed gives the same answer on every machine.
+New choices and bounds go to `on_progress`, at most once a second. `iterations` counts work instead of time, so that a
+seed gives the same result on every machine.
 """
 
 import random
@@ -17,26 +17,22 @@ from workbench.search.per_operation.choice_problem import ChoiceProblem, Floats,
 from workbench.search.per_operation.dual_ascent import DualAscent, DualStep
 from workbench.search.per_operation.reduce_problem import ReducedProblem, reduced_problem
 
-_SMALL = 3_000  # pairs of strategies up to which the whole problem goes to the exact solver first
+_SMALL = 3_000  # with fewer pairs of strategies the exact solver tries the whole problem first
 _EFFORT = 2.0  # deterministic seconds of the solver on a block
 _MOST_EFFORT = 60.0  # the same on a whole problem
 _DUAL_SHARE = 0.35  # of the time
-_FIRST_LENGTH, _LAST_LENGTH = 0.1, 1e-4  # of a step of the multipliers, as a part of what the bound can rise
-_TOLERANCE = 1e-9  # the part of a cost by which a bound may miss it
-_SECONDS_BETWEEN = 1.0  # between two solutions that are handed out
-_PUBLICATION_SHARE = 0.05  # of the time, which it takes to restore and hand out solutions
-_FORGOTTEN = 0.9  # what is left, after each step, of the longest before it
-_REPAIRED_EVERY, _REPAIRED_LATER = 5, 25  # sweeps, until and after a choice was found, whose choice is brought under the limit
+_FIRST_LENGTH, _LAST_LENGTH = 0.1, 1e-4  # step of the multipliers, relative to the possible rise of the bound
+_TOLERANCE = 1e-9  # relative distance at which a bound counts as reaching a cost
+_SECONDS_BETWEEN = 1.0  # between two published solutions
+_PUBLICATION_SHARE = 0.05  # largest share of the time for restoring and publishing solutions
+_FORGOTTEN = 0.9  # decay per step of the longest step time
+_REPAIRED_EVERY, _REPAIRED_LATER = 5, 25  # sweeps between repairs of the decoded choice, before and after the first feasible choice
 _PATIENCE = 15  # sweeps without a better bound before the steps become shorter
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The best choice so far.
-
-    `strategies` has an index for each node (None: no allowed choice is known yet). No allowed choice costs less than `bound`; where it is
-    infinite, there is none.
-    """
+    """The best choice: a strategy index per node (`None`: none feasible yet); no feasible choice is below `bound`."""
 
     strategies: tuple[int, ...] | None
     cost: float
@@ -45,17 +41,16 @@ class Solution:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether a choice under the memory limit was found."""
         return self.strategies is not None
 
     @property
     def is_proven(self) -> bool:
-        """Whether nothing better exists, to one part in a billion: the bound is computed in floating point."""
+        """Whether the choice is optimal to one part in a billion; the bound is computed in floating point."""
         return _meets(self.cost, self.bound)
 
     @property
     def gap(self) -> float:
-        """How much less the optimum can cost at most, as a part of the cost."""
+        """Largest relative distance of the cost from the optimum."""
         return 0.0 if self.is_proven else 1.0 - max(self.bound, 0.0) / self.cost if self.is_feasible else 1.0
 
 
@@ -72,10 +67,10 @@ def solve(
     iterations: int | None = None,
     gap: float = _TOLERANCE,
 ) -> Solution:
-    """The best choice found and handed out in `seconds`, or after `iterations` sweeps and blocks whatever they take; ends early where it is
-    proven that none costs less by more than a part `gap` of its cost.
+    """Return the best choice found within `seconds`, or after `iterations` sweeps and blocks regardless of time.
 
-    `is_cancelled` is asked between two steps, of a second or less.
+    Ends early if the relative distance to the optimum is proven to be at most `gap`. `is_cancelled` is called between
+    steps of a second or less.
     """
     search = _ChoiceSearch(problem, seconds, iterations, on_progress, is_cancelled, gap)
     if search.start(seed):
@@ -86,8 +81,6 @@ def solve(
 
 
 class _ChoiceSearch:
-    """The state of one search."""
-
     def __init__(
         self,
         problem: ChoiceProblem,
@@ -101,14 +94,14 @@ class _ChoiceSearch:
         self.on_progress, self.is_cancelled, self.gap = on_progress, is_cancelled, gap
         self.began = self.started = time.monotonic()
         self.next_publication = self.began
-        self.handing_out, self.longest_step = 0.0, 0.0  # seconds, by what they took before
+        self.handing_out, self.longest_step = 0.0, 0.0  # expected seconds, from earlier ones
         self.work = 0
-        self.best = Solution(None, np.inf, 0.0, 0.0)  # as it was handed out last
+        self.best = Solution(None, np.inf, 0.0, 0.0)  # published last
         self.chosen: Ints | None = None
         self.cost, self.published, self.bound = np.inf, np.inf, 0.0
 
     def start(self, seed: int) -> bool:
-        """Reduces the problem, and solves it at once if it is small; False where the least that all nodes take is over the limit."""
+        """Reduce the problem and solve it at once if it is small; false if it is infeasible."""
         try:
             self.reduced = reduced_problem(self.problem)
         except SearchError:
@@ -123,7 +116,7 @@ class _ChoiceSearch:
         return self.bound < np.inf
 
     def report(self, chosen: Ints | None, bound: float) -> None:
-        """Keeps a choice that is better than the best, and a bound that is higher; hands them out unless that was done just now."""
+        """Keep a better choice and a higher bound, and publish them unless the last publication was just now."""
         cost = np.inf if chosen is None else self.reduced.cost_of(chosen)
         if cost < self.cost:
             self.chosen, self.cost = chosen, cost
@@ -133,22 +126,22 @@ class _ChoiceSearch:
             self.publish()
 
     def publish(self) -> None:
-        """Hands out the best choice, restored to all nodes, and the bound, if either is new."""
+        """Publish the best choice, restored to all nodes, and the bound, if either is new."""
         if self.bound == self.best.bound and (self.chosen is None or self.cost == self.published):
             return
-        began, strategies, cost = time.monotonic(), self.best.strategies, self.best.cost
+        began_at, strategies, cost = time.monotonic(), self.best.strategies, self.best.cost
         if self.chosen is not None and self.cost < self.published:
             strategies = tuple(self.reduced.restore(self.chosen))
             cost, self.published = assess(self.problem, strategies).cost, self.cost
         self.best = Solution(strategies, cost, self.bound, time.monotonic() - self.began)
         if self.on_progress:
             self.on_progress(self.best)
-        taken = time.monotonic() - began
-        self.handing_out = max(self.handing_out, taken)
-        self.next_publication = began + max(_SECONDS_BETWEEN, taken / _PUBLICATION_SHARE)
+        duration = time.monotonic() - began_at
+        self.handing_out = max(self.handing_out, duration)
+        self.next_publication = began_at + max(_SECONDS_BETWEEN, duration / _PUBLICATION_SHARE)
 
     def ascend(self) -> None:
-        """Raises the bound until it hardly rises; every choice that the messages suggest is repaired and kept if it is better."""
+        """Raise the bound until it stagnates; repair each decoded choice and keep it if it is better."""
         dual, length, since = DualAscent(self.reduced), _FIRST_LENGTH, 0
         while not self._is_over(_DUAL_SHARE) and length > _LAST_LENGTH:
             step = dual.step()
@@ -162,21 +155,20 @@ class _ChoiceSearch:
         self.neighbourhoods.rank_by(np.split(dual.theta, dual.batches.offsets[1:-1]))
 
     def improve(self) -> None:
-        """Makes block after block anew."""
         if self.chosen is None and not self._is_over():
             self._solve_whole()
         if self.chosen is None:
             return
         usage = self.reduced.memory.profile(self.chosen)
         while not self._is_over() and self._seconds_left() > self.longest_step:
-            began = time.monotonic()
+            began_at = time.monotonic()
             width, block = self.neighbourhoods.draw(usage)
             result = improve_block(self.reduced, self.chosen, block, usage, _EFFORT, self._seconds_left())
             self.neighbourhoods.adapt(width, result.is_proven)
             if result.chosen is not None:
                 self.report(result.chosen, -np.inf)
                 usage = self.reduced.memory.profile(self.chosen)
-            self.longest_step = max(_FORGOTTEN * self.longest_step, time.monotonic() - began)
+            self.longest_step = max(_FORGOTTEN * self.longest_step, time.monotonic() - began_at)
 
     def _keep_decoded(self, step: DualStep) -> None:
         chosen: Ints | None = step.chosen
@@ -187,19 +179,16 @@ class _ChoiceSearch:
         self.report(chosen if chosen is not None and self.reduced.cost_of(chosen) < np.inf else None, step.bound)
 
     def _solve_whole(self) -> None:
-        """Solves the whole problem at once, exactly if the time suffices."""
-        from workbench.search.per_operation.exact_choice import solve_exactly  # OR-tools: 30 MiB that a served page does without
+        from workbench.search.per_operation.exact_choice import solve_exactly  # OR-tools: 30 MiB that a served page does not need
 
-        found = solve_exactly(self.reduced.graph, self.reduced.memory.left, effort=_MOST_EFFORT, seconds=self._seconds_left())
-        chosen = np.array([found.chosen[node] for node in self.reduced.nodes], np.int64) if found.chosen is not None else None
-        self.report(chosen, found.bound)
+        choice = solve_exactly(self.reduced.graph, self.reduced.memory.left, effort=_MOST_EFFORT, seconds=self._seconds_left())
+        chosen = np.array([choice.chosen[node] for node in self.reduced.nodes], np.int64) if choice.chosen is not None else None
+        self.report(chosen, choice.bound)
 
     def _seconds_left(self) -> float:
-        """Until the last choice must be handed out."""
         return np.inf if self.iterations is not None else self.seconds - (time.monotonic() - self.began) - self.handing_out
 
     def _is_over(self, share: float = 1.0) -> bool:
-        """Whether `share` of the work is done, the best is proven, or nobody waits for it. Counts a step."""
         self.work += 1
         if _meets(self.cost, self.bound, self.gap) or (self.is_cancelled and self.is_cancelled()):
             return True
@@ -208,41 +197,39 @@ class _ChoiceSearch:
         return time.monotonic() - self.started > (self.seconds - (self.started - self.began)) * share
 
 
-# Which decisions to make anew: connected ones, or live ones when memory is short, with the strategies that the messages favour.
+# Blocks consist of connected decisions, or of live ones where memory is short, with the strategies that the messages favor.
 
 _WIDTHS = (3, 6, 12, 1_000)  # strategies per decision that a block may take
 _MOST_NODES = 1_500
 
 
 class Neighbourhoods:
-    """Draws blocks of a problem, of a size that follows what the solver can do."""
+    """Random blocks of a problem whose size adapts to the solver."""
 
     def __init__(self, problem: ReducedProblem, seed: int) -> None:
         self.problem, self.random = problem, random.Random(seed)  # noqa: S311
         self.room = dict.fromkeys(_WIDTHS, 4_000.0)  # pairs of strategies in a block
         self.ranks = [np.zeros(len(costs), np.int64) for costs in problem.costs]
         nodes = problem.memory.nodes
-        self._owners = np.repeat(np.arange(len(nodes)), [len(each.starts) for each in nodes])
-        self._starts = np.concatenate([*(each.starts for each in nodes), np.zeros(0, np.int64)])
-        self._ends = np.concatenate([*(each.ends for each in nodes), np.zeros(0, np.int64)])
+        self._owners = np.repeat(np.arange(len(nodes)), [len(node.starts) for node in nodes])
+        self._starts = np.concatenate([*(node.starts for node in nodes), np.zeros(0, np.int64)])
+        self._ends = np.concatenate([*(node.ends for node in nodes), np.zeros(0, np.int64)])
 
     def rank_by(self, potentials: Iterable[Floats]) -> None:
-        """Orders each decision's strategies, the least potential first."""
-        self.ranks = [np.argsort(np.argsort(each, kind="stable"), kind="stable") for each in potentials]
+        self.ranks = [np.argsort(np.argsort(potential, kind="stable"), kind="stable") for potential in potentials]
 
     def draw(self, usage: Floats) -> tuple[int, ChoiceBlock]:
-        """A width and a block of it; `usage` is the memory in use at each time."""
         width = self.random.choice(_WIDTHS)
         first = self._live_when_short(usage) if len(usage) and self.random.random() < 0.5 else []
         first = first or [self.random.randrange(len(self.problem.costs))]
         return width, ChoiceBlock({node: self.ranks[node] < width for node in self._grown(first, width)})
 
     def adapt(self, width: int, is_proven: bool) -> None:
-        """Larger blocks of `width` where the solver came to the end of one, smaller ones where it did not."""
+        """Enlarge the blocks of `width` if the solver finished one, else shrink them."""
         self.room[width] = min(max(self.room[width] * (1.08 if is_proven else 0.8), 500.0), 500_000.0)
 
     def _grown(self, first: list[int], width: int) -> list[int]:
-        """The nodes `first` and neighbours of theirs, as long as the pairs of strategies fit in the block."""
+        """The nodes `first` and connected nodes around them, up to the block's number of strategy pairs."""
         inside: set[int] = set()
         border, pairs = list(first), 0.0
         while border and len(inside) < _MOST_NODES:
@@ -266,20 +253,20 @@ class Neighbourhoods:
         return min(len(self.ranks[one]), width) * min(len(self.ranks[other]), width)
 
     def _live_when_short(self, usage: Floats) -> list[int]:
-        """A few decisions that take memory at one time, mostly one at which little is left."""
+        """A few decisions that are live at one time, usually a time with little memory left."""
         left = self.problem.memory.left - usage
-        time = min(self.random.choices(range(len(left)), k=4), key=lambda each: left[each])
+        time = min(self.random.choices(range(len(left)), k=4), key=lambda candidate: left[candidate])
         live = np.unique(self._owners[(self._starts <= time) & (time < self._ends)]).tolist()
         return self.random.sample(live, min(len(live), self.random.randint(2, 20)))
 
 
-# Brings a choice under the memory limit: decisions take smaller strategies, those first that save most for what they cost.
+# Repair of a choice above the memory limit: decisions take smaller strategies, those with the least cost per saved byte first.
 
-_MOST_ROUNDS = 60  # after which a choice is given up
+_MOST_ROUNDS = 60  # repair fails after this many rounds
 
 
 def repair_memory(problem: ReducedProblem, chosen: Ints) -> Ints | None:
-    """A choice within the limit near `chosen`, or None if it was not found."""
+    """Find a choice near `chosen` within the memory limit; `None` without success."""
     chosen = chosen.copy()
     for _ in range(_MOST_ROUNDS):
         excess = problem.memory.profile(chosen) - problem.memory.left
@@ -294,7 +281,6 @@ def repair_memory(problem: ReducedProblem, chosen: Ints) -> Ints | None:
 
 
 def _apply(moves: list[tuple[float, float, int, int]], chosen: Ints, wanted: float) -> None:
-    """Makes moves in order until they save what is wanted."""
     for _, saved, node, strategy in moves:
         chosen[node] = strategy
         wanted -= saved
@@ -303,7 +289,7 @@ def _apply(moves: list[tuple[float, float, int, int]], chosen: Ints, wanted: flo
 
 
 def _saving_moves(problem: ReducedProblem, chosen: Ints, weights: Floats) -> list[tuple[float, float, int, int]]:
-    """For each decision its best strategy that takes less memory at the times of `weights`: (cost per byte, bytes, decision, strategy)."""
+    """Each decision's best move that saves memory at `weights`: (cost per byte, bytes, decision, strategy)."""
     moves = []
     for node, charge in enumerate(problem.memory.charges(weights)):
         smaller = np.flatnonzero(charge < charge[chosen[node]])
@@ -317,7 +303,7 @@ def _saving_moves(problem: ReducedProblem, chosen: Ints, weights: Floats) -> lis
 
 
 def _added_costs(problem: ReducedProblem, chosen: Ints, node: int) -> Floats:
-    """What each strategy of `node` costs more than its present one, `float64[strategies]`."""
+    """Added cost of each strategy of `node` compared with its present one, `float64[strategies]`."""
     total = problem.costs[node]
     for other, costs in problem.edges[node].items():
         total = total + costs[:, chosen[other]]

@@ -1,1 +1,1 @@
-"""What stages cost, and a layout of its own for each stage of a pipeline."""
+"""Stage costs, and the choice of a layout for each stage of a pipeline."""

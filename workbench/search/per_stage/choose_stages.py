@@ -1,7 +1,7 @@
-"""`choose_stages`: a plan of a pipeline each stage of which has the layout that is best for it, written as one ordinary layout.
+"""`choose_stages`: a pipelined plan with the best layout for each stage, written as one ordinary layout.
 
-Only where the layers are written out can stages differ: parameters that are stacked over layers, `[layers, ...]` in a scan, have one
-sharding for all of them. Of such programs nothing is chosen by stage (`is_written_out`).
+Stages can differ only if the layers are unrolled: parameters stacked over layers, `[layers, ...]` in a scan, have one
+sharding for all stages (`is_written_out`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.edits import Override, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe_edits import override_arguments
-from workbench.search.per_stage.stage_options import Assignment, find_own_starts, list_stage_options
+from workbench.search.per_stage.stage_options import Assignment, find_fastest_partition, list_stage_options
 from workbench.search.per_stage.stage_tables import make_stage_tables
 from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
 _BETTER = 1 - 1e-6
-"""A composed plan takes at most so much of the time of the best that has one layout."""
+"""Largest step time of a composed plan relative to the best plan with one layout."""
 _NO_LESS = 1 - 1e-9
 _MOST_STARTS, _MOST_NEAR = 4, 12
 
 
 def is_written_out(program: Program) -> bool:
-    """Whether the program is a training step in several blocks, no parameter of which is stacked over layers."""
+    """Whether the program is a training step of several blocks without parameters stacked over layers."""
     if program.step.training is None:
         return False
     try:
@@ -46,21 +46,22 @@ def is_written_out(program: Program) -> bool:
 
 
 def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, is_cancelled: Callable[[], bool] = lambda: False) -> Plan:
-    """The best plan of those with one layout for all stages, and of those composed of them.
+    """Return the best plan among those with one layout for all stages and those composed of them.
 
-    - `make_plans`: each makes a plan that differs from the others in its layout alone, with a pipeline of one chunk a device, or raises
-      `WorkbenchError` where its layout is illegal;
-    - `most_memory`: bytes of a device to keep to.
+    - `make_plans`: each makes a plan with another layout and a pipeline of one chunk per device, or raises
+      `WorkbenchError` if its layout is illegal;
+    - `most_memory`: memory limit in bytes per device.
 
-    Boundaries are those of the best layout, those of the best of all partitions where each stage takes the fastest layout that fits, and a
-    few of those of other layouts. With each of them, each stage takes the fastest layout that fits, or the one with least memory that is no
-    slower than the slowest stage; once of all layouts, once of those alone that split parameters, for a stage cannot state how it splits
-    what it is given. What a stage costs depends on how it is given what the one before it made: so a few choices are tried, too, in which
-    one stage has another layout than the fastest. Each of these plans is planned like any other. A composed plan is taken where it is
-    faster than the best with one layout, or holds less where neither fits.
-    One in which a block costs less than with any layout of its own is not: it would live on what another stage has split.
+    Tries several boundaries: those of the best plan, those of the best partition for stages that each take the fastest
+    layout that fits, and a few of other layouts. For each of them, every stage takes the fastest layout that fits, or
+    the one with the least memory that is no slower than the slowest stage: once among all layouts, and once among those
+    that shard parameters differently, because a stage cannot state how its inputs are sharded. The cost of a stage
+    depends on the sharding of its inputs, so a few choices with another layout for one stage are tried too. Every
+    candidate is planned like any other plan. A composed plan wins if it is faster than the best plan with one layout,
+    or takes less memory if neither fits. It is rejected if a block costs less than with every layout of its own, as it
+    would depend on the sharding of another stage.
 
-    Raises `EngineError` where it is cancelled, and what the planner says where no layout is legal.
+    Raises `EngineError` if cancelled, and the planner's error if no layout is legal.
     """
     layouts = _plan_all(make_plans, is_cancelled)
     first = min(range(len(layouts)), key=lambda number: _key(layouts[number][1], most_memory))
@@ -73,26 +74,26 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
             options = list_stage_options(kinds, starts, most_memory)
             near = islice(_list_near(options.fastest(), len(kinds)), _MOST_NEAR if len(kinds) == len(staged) else 0)
             for chosen in dict.fromkeys((options.fastest(), options.leanest(), *near)):
-                found = _compose(kinds, chosen, starts)
-                if found is not None and _is_better(found[1], figures, most_memory):
-                    best, figures = found
+                composed = _compose(kinds, chosen, starts)
+                if composed is not None and _is_better(composed[1], figures, most_memory):
+                    best, figures = composed
     return best
 
 
 def _plan_all(make_plans: Sequence[Callable[[], Plan]], is_cancelled: Callable[[], bool]) -> list[tuple[Plan, Figures]]:
-    """Each legal plan with its figures. Raises the last error where there is none."""
-    found = []
+    """Each legal plan with its figures. Raises the last error if no plan is legal."""
+    evaluated = []
     refused: WorkbenchError = SearchError("The stages have no layouts to choose from.", ["use another layout"])
     for make in make_plans:
         _raise_if(is_cancelled)
         try:
             plan = make()
-            found.append((plan, evaluate_plan(plan)))
+            evaluated.append((plan, evaluate_plan(plan)))
         except WorkbenchError as error:
             refused = error
-    if not found:
+    if not evaluated:
         raise refused
-    return found
+    return evaluated
 
 
 def _raise_if(is_cancelled: Callable[[], bool]) -> None:
@@ -101,7 +102,7 @@ def _raise_if(is_cancelled: Callable[[], bool]) -> None:
 
 
 def _key(figures: Figures, most_memory: float) -> tuple[float, ...]:
-    """What fits before what does not, then by time; what does not, by memory."""
+    """Sort key: plans that fit by time, then the others by memory."""
     return (0, figures.seconds, figures.memory) if figures.memory <= most_memory else (1, figures.memory, figures.seconds)
 
 
@@ -111,24 +112,24 @@ def _is_better(one: Figures, other: Figures, most_memory: float) -> bool:
 
 
 def _list_starts(staged: Sequence[StagedProgram], best: StagedProgram, most_memory: float) -> Iterator[tuple[int, ...]]:
-    """The first blocks of stages to choose for: those of the best plan, those that suit stages which choose, and a few of those that suit
-    one layout: what a stage costs depends on how the one before it leaves what it is given, which the choice does not know."""
-    own = find_own_starts([make_stage_tables(each) for each in staged], best.spec, most_memory)
-    others = (plan_starts(each) for each in staged)
-    found = dict.fromkeys(each for each in (plan_starts(best), own, *others) if each is not None)
-    yield from list(found)[:_MOST_STARTS]
+    """First blocks of the stages to try: of the best plan, of stages that choose their layouts, and of single layouts.
+    The choice does not know how the cost of a stage depends on the sharding that the stage before leaves, so a few
+    are tried.
+    """
+    chosen = find_fastest_partition([make_stage_tables(layout) for layout in staged], best.spec, most_memory)
+    others = (plan_starts(layout) for layout in staged)
+    candidates = dict.fromkeys(starts for starts in (plan_starts(best), chosen, *others) if starts is not None)
+    yield from list(candidates)[:_MOST_STARTS]
 
 
 def _list_near(chosen: Assignment, layouts: int) -> Iterator[Assignment]:
-    """The choice with another layout for one stage."""
-    for stage, own in enumerate(chosen):
+    for stage, current in enumerate(chosen):
         for other in range(layouts):
-            if other != own:
+            if other != current:
                 yield (*chosen[:stage], other, *chosen[stage + 1 :])
 
 
 def _list_kinds(plans: Sequence[Plan]) -> Iterator[list[int]]:
-    """The numbers of all plans; and of those that place parameters differently, each kind once."""
     yield list(range(len(plans)))
     first: dict[tuple[object, ...], int] = {}
     for number, plan in enumerate(plans):
@@ -140,7 +141,7 @@ def _list_kinds(plans: Sequence[Plan]) -> Iterator[list[int]]:
 
 
 def _compose(layouts: Sequence[StagedProgram], chosen: Assignment, starts: Sequence[int]) -> tuple[Plan, Figures] | None:
-    """The plan of these layouts, one a stage, with its figures; `None` where it is none, or owes what it saves to other stages."""
+    """Compose and evaluate layouts; `None` if illegal, uniform, or cheaper in a block than its layout."""
     if len(set(chosen)) == 1:
         return None
     plans = [layouts[number].plan for number in chosen]
@@ -159,100 +160,101 @@ def _with_boundaries(spec: PipelineSpec, paths: Sequence[str], starts: Sequence[
 
 
 def _costs_less(plan: Plan, layouts: Sequence[StagedProgram]) -> bool:
-    """Whether some block takes less time or keeps fewer bytes than with any of the layouts: bounds of a search count on that."""
+    """Whether a block costs less than with any of the layouts, which would break the bounds of a search."""
     staged = staged_program(plan)
     tasks = tasks_of(staged.network)
 
-    def figures(each: BlockCost, number: int) -> tuple[float, ...]:
-        return each.forward, each.backward_input, each.backward_weight, each.kept(tasks[number].residuals.inside)
+    def figures(cost: BlockCost, number: int) -> tuple[float, ...]:
+        return cost.forward, cost.backward_input, cost.backward_weight, cost.kept(tasks[number].residuals.inside)
 
-    others = [block_costs(each) for each in layouts]
-    for number, own in enumerate(block_costs(staged)):
+    others = [block_costs(layout) for layout in layouts]
+    for number, block in enumerate(block_costs(staged)):
         least = [min(pair) for pair in zip(*(figures(costs[number], number) for costs in others), strict=True)]
-        if any(mine < other * _NO_LESS for mine, other in zip(figures(own, number), least, strict=True)):
+        if any(mine < other * _NO_LESS for mine, other in zip(figures(block, number), least, strict=True)):
             return True
     return False
 
 
-# One ordinary layout of which each stage of a pipeline sees another part.
+# One ordinary layout that contains the layouts of all stages.
 #
-# What the layouts of all stages state alike stays: a rule, an override or a constraint. For the rest each argument is placed by path as the
-# layout of its stage places it, and constraints on values by path where they lie in the stage's blocks.
+# Statements that the layouts of all stages share are kept: rules, overrides, constraints. Each other argument gets an override by path from
+# the layout of its stage, and the values in the blocks of a stage get constraints by path.
 
 _BACKWARD = "grad/"
 
 
 def compose_layout(plans: Sequence[Plan], network: Network, starts: Sequence[int]) -> Layout:
-    """The layout whose stages are those of these plans, one for each stage: of one program, mesh and hardware; the stages but the first
-    begin with the blocks `starts`.
+    """Compose the layout whose stages have the layouts of these plans, one per stage.
 
-    An argument that several stages read is as the first of them has it. Raises `LayoutError` where that is no legal layout.
+    The plans share program, mesh and hardware; `starts` are the first blocks of all stages but the first. An argument
+    that several stages read is sharded as in the first of them. Raises `LayoutError` if the layout is illegal.
     """
     bounds = list(pairwise((0, *starts, len(network.paths))))
     stage_of = _stages_of_arguments(plans[0].program, network, bounds)
-    base = plans[0].updated(layout=_common_layout([each.layout for each in plans]), pipeline=None)
+    base = plans[0].updated(layout=_common_layout([plan.layout for plan in plans]), pipeline=None)
     shardings = {}
     for number, (tensor, present) in enumerate(zip(base.program.arguments, base.argument_shardings, strict=True)):
         wanted = plans[stage_of.get(number, 0)].argument_shardings[number]
         if wanted != present:
             shardings[tensor.path] = wanted
     composed = apply_layout_edits(base, _list_overrides(base, shardings)).layout
-    own = tuple(each for plan, (a, b) in zip(plans, bounds, strict=True) for each in _list_constraints(plan, composed, network.paths[a:b]))
-    return composed.updated(constraints=(*composed.constraints, *own)) if own else composed
+    constraints = tuple(
+        constraint
+        for plan, (a, b) in zip(plans, bounds, strict=True)
+        for constraint in _list_constraints(plan, composed, network.paths[a:b])
+    )
+    return composed.updated(constraints=(*composed.constraints, *constraints)) if constraints else composed
 
 
 def _list_overrides(base: Plan, shardings: Mapping[str, Sharding]) -> Iterator[Override]:
-    """Overrides of arguments by path, one for a parameter of one layer and its moments where they are placed alike."""
-    paths, done = [each.path for each in base.program.arguments], set[str]()
+    """Overrides of arguments by path; one for a parameter of one layer and its moments if they share a sharding."""
+    paths, done = [tensor.path for tensor in base.program.arguments], set[str]()
     edits = list(override_arguments(base, shardings))
-    for each in edits:
-        root, _, tail = each.pattern.partition("/")
-        named = [path for path in paths if matches(tail, path)] if root == "params" and "*" not in each.pattern else []
-        if each.pattern not in done and named and all(shardings.get(path) == each.sharding for path in named):
+    for edit in edits:
+        root, _, tail = edit.pattern.partition("/")
+        named = [path for path in paths if matches(tail, path)] if root == "params" and "*" not in edit.pattern else []
+        if edit.pattern not in done and named and all(shardings.get(path) == edit.sharding for path in named):
             done.update(named)
-            yield Override(tail, each.sharding)
-    yield from (each for each in edits if each.pattern not in done)
+            yield Override(tail, edit.sharding)
+    yield from (edit for edit in edits if edit.pattern not in done)
 
 
 def _stages_of_arguments(program: Program, network: Network, bounds: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The first stage that reads each argument, by its number; the optimiser's state goes with its parameter."""
-    parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]
-    found: dict[int, int] = {}
+    parameters = [i for i, argument in enumerate(program.arguments) if argument.role is Role.PARAMETER]
+    stages: dict[int, int] = {}
     blocks = tasks_of(network)
     for stage, (a, b) in enumerate(bounds):
         for block in blocks[a:b]:
             function = block.stage.virtual_stage
             used = [parameters[network.flat.param_slices[i][0].leaf] for i in function.param_slices]
             for number in (*used, *(program.inputs[leaf] for leaf in function.batch)):
-                found.setdefault(number, stage)
+                stages.setdefault(number, stage)
     by_name = {program.arguments[i].path.partition("/")[2]: i for i in parameters}
     for number, tensor in enumerate(program.arguments):
         owner = find_parameter(tensor.path, by_name) if tensor.role is Role.OPTIMIZER_STATE else None
-        if owner is not None and by_name[owner] in found:
-            found[number] = found[by_name[owner]]
-    return found
+        if owner is not None and by_name[owner] in stages:
+            stages[number] = stages[by_name[owner]]
+    return stages
 
 
 def _common_layout(layouts: Sequence[Layout]) -> Layout:
-    """The statements that all layouts have."""
     first, *others = layouts
-    rules = tuple(each for each in first.rules if all(each in other.rules for other in others))
+    rules = tuple(statement for statement in first.rules if all(statement in other.rules for other in others))
     named = {dim for dim, _ in rules}
     return first.updated(
         rules=rules,
-        overrides=tuple(each for each in first.overrides if all(each in other.overrides for other in others)),
-        constraints=tuple(each for each in first.constraints if all(each in other.constraints for other in others)),
-        priorities=tuple(each for each in first.priorities if each[0] in named),
-        groups=tuple(each for each in first.groups if all(each in other.groups for other in others)),
-        barriers=tuple(each for each in first.barriers if all(each in other.barriers for other in others)),
+        overrides=tuple(statement for statement in first.overrides if all(statement in other.overrides for other in others)),
+        constraints=tuple(statement for statement in first.constraints if all(statement in other.constraints for other in others)),
+        priorities=tuple(statement for statement in first.priorities if statement[0] in named),
+        groups=tuple(statement for statement in first.groups if all(statement in other.groups for other in others)),
+        barriers=tuple(statement for statement in first.barriers if all(statement in other.barriers for other in others)),
     )
 
 
 def _list_constraints(plan: Plan, common: Layout, blocks: Sequence[str]) -> Iterator[tuple[str, Sharding]]:
-    """The constraints of a stage's own plan on values in its blocks, each by the path of the value."""
     for pattern, sharding in plan.layout.constraints:
         if (pattern, sharding) in common.constraints:
             continue
-        at = operations_at(plan.program, pattern, len(sharding.dims))
-        paths = dict.fromkeys(plan.program.operations[number].path.removeprefix(_BACKWARD) for number in at)
+        numbers = operations_at(plan.program, pattern, len(sharding.dims))
+        paths = dict.fromkeys(plan.program.operations[number].path.removeprefix(_BACKWARD) for number in numbers)
         yield from ((path, sharding) for path in paths if any(path.startswith(f"{block}/") for block in blocks))

@@ -1,1 +1,1 @@
-"""Who is who: passwords and invitations, OpenID Connect, JupyterHub, logins that can be revoked."""
+"""Authentication: passwords, invitations, OpenID Connect, JupyterHub, and revocable logins."""

@@ -1,13 +1,12 @@
-"""Who is behind a page of Bokeh and behind its websocket, and that they are one person.
+"""Authenticate Bokeh pages and their websockets.
 
 **Invariants**
 
-- A page is shown to somebody who is signed in, and to nobody else; the token of its session, which the server signs, says to whom and
-  which page.
-- A websocket is opened by a browser that is signed in as that person, for that page; not even another person's own, signed token opens
-  theirs.
-- No visitor brings a session of their own: neither a token nor a session's id in the address is accepted.
-- When a login ends, its websockets are closed, and nothing more that comes through them is heard.
+- A page is shown to signed-in users only; its signed session token names the user and the page.
+- A websocket is opened only by a browser that is signed in as that user, for that page. Another user's valid token is
+  rejected.
+- Clients cannot supply a session: tokens and session IDs in the address are rejected.
+- When a login ends, its websockets are closed, and further messages on them are ignored.
 """
 
 import asyncio
@@ -32,18 +31,18 @@ from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.web.team_services import TeamServices
 
 TOKEN_LASTS = 300
-"""Seconds between a page and its websocket."""
+"""Seconds within which a page must open its websocket."""
 CLEARED = 2000
-"""Milliseconds after which sessions that have ended are cleared away."""
+"""Milliseconds between cleanups of ended sessions."""
 SIGNED_OUT = 4401
-"""Code with which a websocket is closed whose login has ended."""
+"""Websocket close code for an ended login."""
 _PERSON, _PAGE = "workbench_person", "workbench_page"
 _LONGEST_TOKEN = 65_536
-_CLOSED_AFTER = 0.3  # seconds: a browser answers the closing frame, somebody else may not
+_CLOSED_AFTER = 0.3  # seconds; other clients than browsers may not answer the closing frame
 
 
 def session_options(services: TeamServices) -> dict[str, Any]:
-    """Options of `panel.serve`, and of Bokeh's server, with which pages are for those who are signed in."""
+    """Return the options of `panel.serve` and Bokeh's server that require signed-in users."""
     return {
         "auth_provider": TeamAuthProvider(services),
         "sign_sessions": True,
@@ -53,19 +52,18 @@ def session_options(services: TeamServices) -> dict[str, Any]:
         "check_unused_sessions_milliseconds": CLEARED,
         "include_headers": [],
         "include_cookies": [],
-        "xsrf_cookies": False,  # websockets are held to their origin, and a page takes no form
+        "xsrf_cookies": False,  # websockets check their origin, and pages accept no forms
     }
 
 
 def bind_sessions(server: Any) -> None:
-    """Have the tokens of all sessions of a server, which does not listen yet, say whose they are. Without it no websocket is opened."""
+    """Add the user and page to all session tokens of a server that does not listen yet; websockets require both."""
     for context in tornado_of(server).applications.values():
         context.application.add(_PersonHandler())
 
 
-def end_left_sessions(server: Any) -> None:
-    """End a session of Bokeh at the next clearing once its page is closed: a page that comes back begins another, and those that nobody
-    comes back to hold memory."""
+def expire_abandoned_sessions(server: Any) -> None:
+    """Expire a Bokeh session when its page closes: a reopened page starts a new one."""
     tornado = tornado_of(server)
     lose = tornado.client_lost
 
@@ -79,18 +77,18 @@ def end_left_sessions(server: Any) -> None:
 
 
 def principal_of(request: HTTPServerRequest) -> Principal:
-    """The person behind a request that `TeamAuthProvider` has accepted."""
-    found: Principal = request.team_principal  # type: ignore[attr-defined]
-    return found
+    """Return the user of a request that `TeamAuthProvider` accepted."""
+    principal: Principal = request.team_principal  # type: ignore[attr-defined]
+    return principal
 
 
 def person_of_session(payload: Mapping[str, Any]) -> str:
-    """The id of the person whose a session is, by the payload of its signed token; empty if it does not say."""
+    """Return the user ID in a session token's payload, or an empty string."""
     return str(payload.get(_PERSON, ""))
 
 
 class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes have no types here
-    """Bokeh asks it about each page and websocket."""
+    """Bokeh's authentication hook for pages and websockets."""
 
     def __init__(self, services: TeamServices) -> None:
         self._services = services
@@ -106,7 +104,7 @@ class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes h
         return self._identify
 
     async def _identify(self, handler: RequestHandler) -> Principal | None:
-        """The person behind a request; `None` has it refused, unless it was answered here."""
+        """Return the user of a request, or `None` to refuse it or after a redirect to the sign-in page."""
         cookie = handler.get_cookie(self._services.cookie_name)
         try:
             person = await asyncio.to_thread(principal_of_login, self._services.store, cookie) if cookie else None
@@ -129,10 +127,9 @@ class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes h
         return person
 
     def _is_session_of(self, handler: WebSocketHandler, person: Principal) -> bool:
-        """Whether the token of a websocket is this server's, of a page that was shown to this person at this address."""
-        given = handler.request.headers.get("Sec-WebSocket-Protocol", "")
-        names = [each.strip() for each in given.split(",")]
-        if len(given) > _LONGEST_TOKEN or len(names) != 2 or names[0] != "bokeh":
+        protocols = handler.request.headers.get("Sec-WebSocket-Protocol", "")
+        names = [name.strip() for name in protocols.split(",")]
+        if len(protocols) > _LONGEST_TOKEN or len(names) != 2 or names[0] != "bokeh":
             return False
         try:
             if not check_token_signature(names[1], secret_key=self._page_key.encode(), signed=True):
@@ -144,8 +141,6 @@ class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes h
 
 
 class _PersonHandler(Handler):  # type: ignore[misc]
-    """Makes no document: writes into the token of a session whose it is."""
-
     def modify_document(self, doc: Any) -> None:
         pass
 
@@ -162,29 +157,28 @@ def _page_key(services: TeamServices) -> str:
 
 
 def _verify_no_session_given(handler: RequestHandler) -> None:
-    given = [name for name in ("bokeh-token", "bokeh-session-id") if name in handler.request.arguments]
-    if given or "Bokeh-Session-Id" in handler.request.headers:
+    arguments = [name for name in ("bokeh-token", "bokeh-session-id") if name in handler.request.arguments]
+    if arguments or "Bokeh-Session-Id" in handler.request.headers:
         raise HTTPError(403, "A page starts its own session; sessions in the address are rejected.")
 
 
 def _close_with_login(services: TeamServices, handler: WebSocketHandler, person: Principal) -> None:
-    """Close a websocket when its login ends."""
-    forget = services.revocations.listen(person.key, lambda: _close(handler))
-    closed = handler.on_close
+    unsubscribe = services.revocations.listen(person.key, lambda: _close(handler))
+    close_handler = handler.on_close
 
     def on_close() -> None:
-        forget()
-        closed()
+        unsubscribe()
+        close_handler()
 
     handler.on_close = on_close  # type: ignore[method-assign]
 
 
 def _close(handler: WebSocketHandler) -> None:
     async def ignore(_message: str | bytes) -> None:
-        """What a person who is signed out still sends."""
+        """Ignore messages of a signed-out user."""
 
     handler.on_message = ignore  # type: ignore[assignment, method-assign]
     connection = handler.ws_connection
     handler.close(SIGNED_OUT, "signed out")
-    if connection is not None:  # a client that does not answer the closing frame would be heard for seconds
+    if connection is not None:  # an unresponsive client could still send for seconds
         asyncio.get_running_loop().call_later(_CLOSED_AFTER, abort, connection)

@@ -1,9 +1,9 @@
-"""Identities: a person as somebody else vouches for them; who of a company's directory may sign in, and what its groups are here.
+"""External identities: who may sign in through a provider, and which roles their groups give.
 
 **Invariants**
 
-- An identity is the issuer and its unchanging subject. An e-mail address never leads to an account: whoever gets to set one at some
-  provider would get the account of another.
+- An identity is the issuer and its permanent subject. An e-mail address never leads to an account: anyone who can set
+  it at some provider could take over the account.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,20 +18,23 @@ from workbench.team.accounts.invitations import accept_as, open_invitation, was_
 from workbench.team.accounts.user_accounts import add_user, free_name, set_role
 from workbench.team.store.tables import Identity, Member, Project, User
 
-# Who of a company's directory may sign in, and what its groups are here.
+# Sign-in rules and roles by groups of a company's directory.
 #
-# What stands in the rules is governed by them: a person's role in a project that they name follows their groups at each sign-in, up and
-# down. Other projects are left alone.
+# A role in a project that the rules name follows the user's groups at each sign-in, up and
+# down. Roles in other projects are unchanged.
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """`anyone` whom the provider vouches for may make an account; else those of a domain of e-mail or of a group; else those who have an
-    invitation. `roles[group][slug]` is the role of a group in a project; `admins` are the groups of administrators.
+    """Rules for people that a provider vouches for.
+
+    `anyone` admits all; otherwise e-mail `domains`, `groups` and invitations do. `roles[group][slug]` is the role of a
+    group in a project; `admins` are the groups of administrators.
 
     **Invariants**
 
-    - Without `anyone`, `domains` and `groups`, nobody is let in without an invitation: some providers vouch for the whole world.
+    - Without `anyone`, `domains` and `groups`, signing in takes an invitation: some providers vouch for the whole
+      world.
     """
 
     anyone: bool = False
@@ -41,21 +44,20 @@ class GroupRules:
     roles: Mapping[str, Mapping[str, ProjectRole]] = field(default_factory=dict)
 
     def admits(self, email: str | None, groups: Iterable[str]) -> bool:
-        """Whether somebody may sign in without ever having had an invitation; `email` is one that the provider has verified."""
+        """Return whether somebody may sign in without an invitation; `email` must be verified by the provider."""
         domain = email.rpartition("@")[2].lower() if email else ""
-        known = self.groups | self.admins | set(self.roles)
-        return self.anyone or domain in {each.lower() for each in self.domains} or bool(known & set(groups))
+        admitted_groups = self.groups | self.admins | set(self.roles)
+        return self.anyone or domain in {admitted.lower() for admitted in self.domains} or bool(admitted_groups & set(groups))
 
 
 def apply_groups(session: Session, user: User, groups: Iterable[str], rules: GroupRules) -> None:
-    """Set what the rules govern."""
-    mine = set(groups)
+    memberships = set(groups)
     if rules.admins:
-        user.admin = bool(rules.admins & mine)
+        user.admin = bool(rules.admins & memberships)
     best: dict[str, ProjectRole] = {}
     for group, roles in rules.roles.items():
         for slug, role in roles.items():
-            if group in mine:
+            if group in memberships:
                 best[slug] = max(role, best.get(slug, role))
     for slug in {slug for roles in rules.roles.values() for slug in roles}:
         _set(session, user, slug, best.get(slug))
@@ -75,12 +77,12 @@ LONGEST_SUBJECT = 255  # OpenID Connect Core, section 2
 
 
 class SignInError(WorkbenchError):
-    """A sign-in with a provider that did not come to its end."""
+    """A sign-in with a provider failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class VouchedPerson:
-    """What a provider says of somebody; `email` is `None` unless the provider has verified it."""
+    """A person as the provider describes them; `email` is `None` unless verified."""
 
     issuer: str
     subject: str
@@ -91,12 +93,11 @@ class VouchedPerson:
 
 
 def sign_in_as(session: Session, person: VouchedPerson, rules: GroupRules, invitation: str = "") -> User:
-    """The account of somebody; a new one for whom the rules admit, or who has an invitation. Raises `ForbiddenError` for others, and for
-    one who is disabled."""
+    """Return or create the account of an external identity. Raises `ForbiddenError` if not admitted or disabled."""
     if not 0 < len(person.subject) <= LONGEST_SUBJECT or not person.subject.isprintable():
         raise SignInError("The provider sent no permanent ID of this person (`sub`).", ["contact the operator of the provider"])
-    found = session.get(Identity, (person.issuer, person.subject))
-    user = session.get_one(User, found.user_id) if found else _new_user(session, person, rules, invitation)
+    identity = session.get(Identity, (person.issuer, person.subject))
+    user = session.get_one(User, identity.user_id) if identity else _new_user(session, person, rules, invitation)
     if not user.active:
         raise ForbiddenError("This account is disabled here.", ["ask an administrator"])
     if invitation:
@@ -110,12 +111,12 @@ def sign_in_as(session: Session, person: VouchedPerson, rules: GroupRules, invit
 def _new_user(session: Session, person: VouchedPerson, rules: GroupRules, invitation: str) -> User:
     if invitation:
         opened = open_invitation(session, invitation)
-        if opened.user_id is not None:  # made for somebody who has an account: this is their identity from now on
+        if opened.user_id is not None:  # for an existing account, which gets this identity
             return _attach(session, person, session.get_one(User, opened.user_id))
     elif not rules.admits(person.email, person.groups):
         raise ForbiddenError("You have no account here.", ["ask an administrator, or an owner of the project, for an invitation"])
-    wanted = person.name or (person.email or "").partition("@")[0]
-    return _attach(session, person, add_user(session, free_name(session, wanted), person.display, person.email))
+    preferred_name = person.name or (person.email or "").partition("@")[0]
+    return _attach(session, person, add_user(session, free_name(session, preferred_name), person.display, person.email))
 
 
 def _attach(session: Session, person: VouchedPerson, user: User) -> User:

@@ -1,4 +1,4 @@
-"""Invitations: a link by which somebody makes an account, joins a project, or sets a new password. Each is good once, and for a week."""
+"""Invitations: single-use links, valid for a week, that create an account, join a project or reset a password."""
 
 from typing import Any
 
@@ -14,49 +14,51 @@ from workbench.team.store.store import digest_of, new_secret, now
 from workbench.team.store.tables import Invitation, User
 
 LASTS = 7 * 86_400.0
-"""Seconds that an invitation is good for."""
+"""Validity of an invitation in seconds."""
 _LONGEST_NOTE = 200
 
 
 class InvitationError(WorkbenchError):
-    """An invitation that is not good (any more): never made, used, or too old; it is not said which."""
+    """The invitation is unknown, used or expired; the message does not tell which."""
 
     def __init__(self) -> None:
         super().__init__("Invalid invitation: already used, expired, or the address is incomplete.", ["ask for another"])
 
 
 def invite(session: Session, *, role: ProjectRole | None = None, note: str = "", lasts: float = LASTS, **gives: Any) -> str:
-    """Make an invitation; the secret of its link `/invite/<secret>`, which is kept nowhere. It gives an account, of an administrator with
-    `admin`, and a `role` in the project `project_id`; with `user_id` a new password to that person alone. `by` is who invites."""
+    """Create an invitation and return the secret of its link `/invite/<secret>`, which is not stored.
+
+    It creates an account, with `admin` an administrator's, and gives `role` in the project `project_id`. With
+    `user_id`, it sets a new password of that user only. `by` is the inviting user.
+    """
     secret = new_secret()
-    held = str(role) if role else None
-    session.add(Invitation(digest=digest_of(secret), role=held, note=note[:_LONGEST_NOTE], expires=now() + lasts, **gives))
+    role_name = str(role) if role else None
+    session.add(Invitation(digest=digest_of(secret), role=role_name, note=note[:_LONGEST_NOTE], expires=now() + lasts, **gives))
     return secret
 
 
 def open_invitation(session: Session, secret: str) -> Invitation:
-    """The invitation of a link. Raises `InvitationError`."""
-    found = session.get(Invitation, digest_of(secret)) if 0 < len(secret) <= LONGEST_SECRET else None
-    if found is None or found.used_by is not None or found.expires <= now():
+    invitation = session.get(Invitation, digest_of(secret)) if 0 < len(secret) <= LONGEST_SECRET else None
+    if invitation is None or invitation.used_by is not None or invitation.expires <= now():
         raise InvitationError
-    return found
+    return invitation
 
 
 def accept_with_password(session: Session, accounts: LocalAccounts, secret: str, name: str, display: str, hashed: str) -> User:
-    """Make an account with a password, or set a new one. Raises `InvitationError`, and `WorkbenchError` for a name that cannot be."""
+    """Create an account or reset its password. Raises `InvitationError`, and `WorkbenchError` for an invalid name."""
     invitation = open_invitation(session, secret)
     if invitation.user_id is None:
         user = add_user(session, name, display, admin=invitation.admin)
     else:
         user = _invited_person(session, invitation)
-        revoke_logins_of(session, user.id)  # whoever else had the old password is out
+        revoke_logins_of(session, user.id)  # signs out everybody who used the old password
     _use(session, invitation, user)
     accounts.set(session, user, hashed)
     return user
 
 
 def accept_as(session: Session, secret: str, user: User) -> None:
-    """A person who has an account takes what the invitation gives. Raises `InvitationError`."""
+    """Apply an invitation to an existing account. Raises `InvitationError`."""
     invitation = open_invitation(session, secret)
     if invitation.user_id not in (None, user.id):
         raise InvitationError
@@ -68,8 +70,8 @@ def was_invited(session: Session, user: User) -> bool:
     return session.scalar(select(Invitation.digest).where(Invitation.used_by == user.id).limit(1)) is not None
 
 
-def forget_old(session: Session, before: float) -> None:
-    """Delete invitations that were never used and ended before a time."""
+def delete_expired_invitations(session: Session, before: float) -> None:
+    """Delete unused invitations that expired before a time."""
     session.execute(delete(Invitation).where(Invitation.used_by.is_(None), Invitation.expires < before))
 
 
@@ -81,9 +83,15 @@ def _invited_person(session: Session, invitation: Invitation) -> User:
 
 
 def _use(session: Session, invitation: Invitation, user: User) -> None:
-    """Mark it as used, in the database's own order: of two at once one finds it used."""
-    mine = (Invitation.digest == invitation.digest, Invitation.used_by.is_(None), Invitation.expires > now())
-    used = update(Invitation).where(*mine).values(used_by=user.id).returning(Invitation.digest).execution_options(synchronize_session=False)
+    """Mark an invitation as used, atomically, so that concurrent uses fail."""
+    conditions = (Invitation.digest == invitation.digest, Invitation.used_by.is_(None), Invitation.expires > now())
+    used = (
+        update(Invitation)
+        .where(*conditions)
+        .values(used_by=user.id)
+        .returning(Invitation.digest)
+        .execution_options(synchronize_session=False)
+    )
     if not session.scalars(used).all():
         raise InvitationError
     if invitation.project_id and invitation.role:

@@ -1,10 +1,10 @@
-"""Signing in with JupyterHub, as a service of it: `HubOAuth` begins the sign-in and says who came back; the login is the server's own. And
-all ways to sign in that a server offers, as one record.
+"""Sign in through JupyterHub as one of its services, and the record of all sign-in methods.
 
-The hub's administrator adds to `jupyterhub_config.py`:
+`HubOAuth` handles OAuth; the login afterwards is the server's own. The hub's administrator adds to
+`jupyterhub_config.py`:
 
-    c.JupyterHub.services = [{"name": "workbench", "url": "http://127.0.0.1:5007", "command": ["workbench", "team", "serve"],
-                              "oauth_client_allowed_scopes": ["read:users:name!user", "read:users:groups!user"]}]
+c.JupyterHub.services = [{"name": "workbench", "url": "http://127.0.0.1:5007", "command": ["workbench", "team", "serve"],
+                          "oauth_client_allowed_scopes": ["read:users:name!user", "read:users:groups!user"]}]
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_PRE
 
 @dataclass(frozen=True, slots=True)
 class HubSettings:
-    """What a hub gives to a service of its own. The token is a secret."""
+    """Settings that a hub passes to its service. The token is a secret."""
 
     environment: Mapping[str, str]
     rules: GroupRules = field(default_factory=lambda: GroupRules(anyone=True))
@@ -41,35 +41,33 @@ class HubSettings:
 
     @classmethod
     def from_environment(cls, rules: GroupRules | None = None) -> "HubSettings":
-        """Of this process. Raises `WorkbenchError` where it was not started by a hub."""
-        missing = [each for each in _NEEDED if not os.environ.get(each)]
+        """Read the settings of this process. Raises `WorkbenchError` if no hub started it."""
+        missing = [variable for variable in _NEEDED if not os.environ.get(variable)]
         if missing:
             ways_out = ["add the workbench to `c.JupyterHub.services` with a `command`", "set these variables as JupyterHub does"]
             raise WorkbenchError(f"No JupyterHub started this server: there is no {', '.join(missing)}.", ways_out)
-        found = {name: value for name, value in os.environ.items() if name.startswith("JUPYTERHUB_")}
-        return cls(found, rules or GroupRules(anyone=True))
+        environment = {name: value for name, value in os.environ.items() if name.startswith("JUPYTERHUB_")}
+        return cls(environment, rules or GroupRules(anyone=True))
 
     def __repr__(self) -> str:
         return f"HubSettings({self.environment.get('JUPYTERHUB_API_URL')!r})"
 
 
 class HubProvider:
-    """One hub. The `HubOAuth` of `jupyterhub`, which must be installed, does what OAuth takes."""
-
     def __init__(self, settings: HubSettings) -> None:
         from jupyterhub.services.auth import HubOAuth
 
         self.settings = settings
-        given = settings.environment
+        environment = settings.environment
         self._oauth = HubOAuth(
-            api_url=given["JUPYTERHUB_API_URL"],
-            api_token=given["JUPYTERHUB_API_TOKEN"],
-            base_url=given["JUPYTERHUB_SERVICE_PREFIX"],
-            oauth_client_id=given["JUPYTERHUB_CLIENT_ID"],
-            access_scopes=_access_scopes(given),
-            hub_host=given.get("JUPYTERHUB_HOST", ""),
-            hub_prefix=given.get("JUPYTERHUB_BASE_URL", "/").rstrip("/") + "/hub/",
-            cache_max_age=0,  # a login begins with what the hub says now
+            api_url=environment["JUPYTERHUB_API_URL"],
+            api_token=environment["JUPYTERHUB_API_TOKEN"],
+            base_url=environment["JUPYTERHUB_SERVICE_PREFIX"],
+            oauth_client_id=environment["JUPYTERHUB_CLIENT_ID"],
+            access_scopes=_access_scopes(environment),
+            hub_host=environment.get("JUPYTERHUB_HOST", ""),
+            hub_prefix=environment.get("JUPYTERHUB_BASE_URL", "/").rstrip("/") + "/hub/",
+            cache_max_age=0,  # always asks the hub at sign-in
         )
 
     async def authorization_url(self, flow: SignInFlow, _redirect_uri: str) -> str:
@@ -77,7 +75,7 @@ class HubProvider:
         return f"{self._oauth.login_url}&{urlencode({'state': flow.state, **challenge})}"
 
     async def vouched_person(self, flow: SignInFlow, code: str, _redirect_uri: str) -> VouchedPerson:
-        """Whom the hub vouches for with a code. Raises `SignInError`, also for somebody who may not use this service."""
+        """Exchange a code for the person. Raises `SignInError`, also if they may not use this service."""
         try:
             token = await self._oauth.token_for_code(code, code_verifier=flow.verifier, sync=False)
             model = await self._oauth.user_for_token(token, use_cache=False, sync=False)
@@ -90,18 +88,17 @@ class HubProvider:
         return self._describe(model)
 
     def _describe(self, model: Mapping[str, Any]) -> VouchedPerson:
-        groups = tuple(each for each in model.get("groups") or () if isinstance(each, str))
+        groups = tuple(group for group in model.get("groups") or () if isinstance(group, str))
         issuer = f"jupyterhub:{self._oauth.hub_host or self.settings.environment['JUPYTERHUB_API_URL']}"
         return VouchedPerson(issuer, model["name"], model["name"], model["name"], None, groups)
 
 
 def _access_scopes(environment: Mapping[str, str]) -> set[str]:
-    """Those of which a person must have one to use this service."""
-    given = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
-    return set(json.loads(given)) if given else {f"access:services!service={environment.get('JUPYTERHUB_SERVICE_NAME', 'workbench')}"}
+    scopes = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
+    return set(json.loads(scopes)) if scopes else {f"access:services!service={environment.get('JUPYTERHUB_SERVICE_NAME', 'workbench')}"}
 
 
-# The ways to sign in that a server offers, as one record.
+# The server's sign-in methods.
 
 
 _HASHED_AT_ONCE, _MOST_WAITING = 2, 64
@@ -109,15 +106,14 @@ Answer = TypeVar("Answer")
 
 
 class HashingThreads:
-    """Computes hashes off the event loop: each takes 64 MiB and tens of milliseconds of a core, so that few are computed at once, and not
-    many wait."""
+    """Hashes passwords in a few threads with a bounded queue: a hash takes 64 MiB and tens of ms of a core."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_HASHED_AT_ONCE, thread_name_prefix="hashing")
         self._waiting = 0
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
-        """What `work` gives. Raises `TooManyAttemptsError` if too much waits."""
+        """Run `work` in a thread. Raises `TooManyAttemptsError` if the queue is full."""
         if self._waiting >= _MOST_WAITING:
             raise TooManyAttemptsError(5)
         self._waiting += 1
@@ -129,8 +125,6 @@ class HashingThreads:
 
 @dataclass(frozen=True)
 class SignInWays:
-    """Local accounts, providers of OpenID Connect, a JupyterHub: those that are there."""
-
     flows: FlowCookies
     local: LocalAccounts | None = None
     oidc: tuple[OidcProvider, ...] = ()
@@ -139,8 +133,8 @@ class SignInWays:
     hashing: HashingThreads = field(default_factory=HashingThreads)
 
     def provider(self, name: str) -> OidcProvider | HubProvider:
-        """The provider of a name, the JupyterHub of an empty one. Raises `MissingError`."""
-        found = next((each for each in self.oidc if each.settings.name == name), None) if name else self.hub
-        if found is None:
+        """Return a provider by name; the empty name is JupyterHub. Raises `MissingError`."""
+        match = next((candidate for candidate in self.oidc if candidate.settings.name == name), None) if name else self.hub
+        if match is None:
             raise MissingError("way to sign in", name or HUB)
-        return found
+        return match

@@ -1,18 +1,25 @@
-"""The pages of signing in and out: `/login`, `/logout`, `/invite/<secret>`."""
+"""Handlers of `/login`, `/logout`, `/invite/<secret>`, the OAuth redirect to a provider and the callback; and all their
+routes.
+"""
 
 import asyncio
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy.orm import Session
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
+from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
 from workbench.team.accounts.invitations import InvitationError, accept_as, accept_with_password, open_invitation
-from workbench.team.accounts.jupyterhub_login import SignInWays
-from workbench.team.accounts.logins import LASTS, issue_login, revoke_login, revoke_logins_of
+from workbench.team.accounts.jupyterhub_login import HUB, HubProvider, SignInWays
+from workbench.team.accounts.logins import LASTS, LONGEST_SECRET, issue_login, revoke_login, revoke_logins_of
+from workbench.team.accounts.oidc import OidcProvider
 from workbench.team.accounts.passwords import LONGEST, SHORTEST, LocalAccounts, WrongPasswordError
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
+from workbench.team.accounts.sign_in_flow import LASTS as FLOW_LASTS
+from workbench.team.accounts.sign_in_flow import SignInFlow, new_flow
 from workbench.team.accounts.user_accounts import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name
 from workbench.team.store.store import digest_of
 from workbench.team.store.tables import Project, User
@@ -24,25 +31,22 @@ _LONGEST_FIELD = 2000
 
 
 class AccountHandler(TeamHandler):
-    """What the pages of accounts share."""
-
     @property
     def ways(self) -> SignInWays:
-        found: SignInWays | None = self.server.sign_in
-        if found is None:
+        sign_in: SignInWays | None = self.server.sign_in
+        if sign_in is None:
             raise MissingError("way to sign in", "any")
-        return found
+        return sign_in
 
     @property
     def local(self) -> LocalAccounts:
-        """The accounts with passwords. Raises `MissingError` where the server has none."""
+        """Accounts with passwords. Raises `MissingError` if the server has none."""
         if self.ways.local is None:
             raise MissingError("way to sign in", "password")
         return self.ways.local
 
     @property
     def next_path(self) -> str:
-        """Where to go afterwards: within this server."""
         return local_path(self.get_argument("next", ""), self.server.prefix)
 
     @property
@@ -50,40 +54,31 @@ class AccountHandler(TeamHandler):
         return LARGEST_FORM
 
     def provider_links(self, query: str) -> list[tuple[str, str]]:
-        """What the buttons of the providers say, and where they lead."""
-        links = [(each.settings.label, self.path_to(f"/login/oidc/{each.settings.name}{query}")) for each in self.ways.oidc]
+        links = [(provider.settings.label, self.path_to(f"/login/oidc/{provider.settings.name}{query}")) for provider in self.ways.oidc]
         if self.ways.hub:
             links.append((self.ways.hub.settings.label, self.path_to(f"/login/hub{query}")))
         return links
 
     def field(self, name: str, *, strip: bool = True) -> str:
-        """A field of the form. Raises `WorkbenchError` for one that is too long."""
         text = self.get_body_argument(name, "", strip=strip)
         if len(text) > _LONGEST_FIELD:
             raise WorkbenchError(f"`{name}` has {len(text):,} characters; the limit is {_LONGEST_FIELD:,}.", ["shorten it"])
         return text
 
     def issue(self, session: Session, user_id: str, way: str) -> str:
-        """Sign a person in within a transaction; whoever was signed in in this browser is out."""
+        """Sign in a user within a transaction, replacing the browser's former login."""
         if (former := self.get_cookie(self.server.cookie_name)) is not None:
             revoke_login(session, digest_of(former))
         note(session, "sign_in", user_id, way, self.request.remote_ip or "")
         return issue_login(session, user_id, way, self.request.headers.get("User-Agent", ""))
 
     def set_login_cookie(self, secret: str) -> None:
-        """Give the browser the cookie of a login, and close what the former one had open."""
         if (former := self.get_cookie(self.server.cookie_name)) is not None:
             self.server.revocations.announce([digest_of(former)])
         self.set_cookie(self.server.cookie_name, secret, max_age=int(LASTS), **self.server.cookie_options)
 
-    def clear_login_cookie(self) -> None:
-        """Take the cookie from the browser; one that begins with `__Host-` is taken only as it was given."""
-        self.set_cookie(self.server.cookie_name, "", max_age=0, **self.server.cookie_options)
-
 
 class LoginHandler(AccountHandler):
-    """Asks for a name and a password, or for a provider."""
-
     def get(self) -> None:
         if self.principal is not None:
             self.redirect(self.next_path)
@@ -106,7 +101,6 @@ class LoginHandler(AccountHandler):
             self.redirect(self.next_path)
 
     async def _verify(self, name: str, password: str) -> str:
-        """The id of the person. Raises `WrongPasswordError`, and `TooManyAttemptsError`."""
         with self.ways.limits.attempt(name[:LONGEST_NAME], self.request.remote_ip or ""):
             return await self.ways.hashing.run(partial(self.local.verify, name, password))
 
@@ -125,8 +119,6 @@ class LoginHandler(AccountHandler):
 
 
 class LogoutHandler(AccountHandler):
-    """Signs out: this browser, or with `everywhere` all of the person's."""
-
     def get(self) -> None:
         self.write_page("logout.html")
 
@@ -136,7 +128,8 @@ class LogoutHandler(AccountHandler):
         if cookie:
             ended = await asyncio.to_thread(self._sign_out, digest_of(cookie), everywhere)
             self.server.revocations.announce(ended)
-        self.clear_login_cookie()
+        # browsers delete a `__Host-` cookie only with the attributes it was set with
+        self.set_cookie(self.server.cookie_name, "", max_age=0, **self.server.cookie_options)
         self.redirect_to("/login")
 
     def _sign_out(self, digest: str, everywhere: bool) -> list[str]:
@@ -149,8 +142,6 @@ class LogoutHandler(AccountHandler):
 
 
 class InvitationHandler(AccountHandler):
-    """Makes an account from an invitation, sets a new password, or lets somebody who is signed in join a project."""
-
     async def get(self, secret: str) -> None:
         await asyncio.to_thread(self._open, secret)
         self._show(secret, 200)
@@ -163,21 +154,20 @@ class InvitationHandler(AccountHandler):
             self.redirect_to("/")
             return
         try:
-            issued = await self._accept(secret, invited[1] or self.field("name"))
+            cookie = await self._accept(secret, invited[1] or self.field("name"))
         except InvitationError:
             raise
         except WorkbenchError as error:
             self._show(secret, 400, error)
         else:
-            self.set_login_cookie(issued)
+            self.set_login_cookie(cookie)
             self.redirect_to("/")
 
     def _open(self, secret: str) -> tuple[str | None, str | None]:
-        """The names of the project and of the person that an invitation is for; they are shown. Raises `InvitationError`."""
         with self.server.store.read() as session:
-            found = open_invitation(session, secret)
-            project = session.get(Project, found.project_id) if found.project_id else None
-            person = session.get(User, found.user_id) if found.user_id else None
+            invitation = open_invitation(session, secret)
+            project = session.get(Project, invitation.project_id) if invitation.project_id else None
+            person = session.get(User, invitation.user_id) if invitation.user_id else None
             self.invited = (project.name if project else None, person.name if person else None)
             return self.invited
 
@@ -215,3 +205,78 @@ class InvitationHandler(AccountHandler):
             "error": error,
         }
         self.write_page("invitation.html", status, **typed, **values)
+
+
+_LONGEST_CODE = 4096
+
+
+class ExternalHandler(AccountHandler):
+    def way_back(self, name: str) -> str:
+        return f"/login/oidc/{name}/callback" if name else "/oauth_callback"
+
+    @property
+    def flow_cookie(self) -> str:
+        return f"{self.server.cookie_name}-flow"
+
+    def end(self, provider: str) -> tuple[SignInFlow, str]:
+        """Return the flow that this browser started, and the authorization code. Raises `SignInError`."""
+        cookie = self.get_cookie(self.flow_cookie, "") or ""
+        flow = self.ways.flows.end(self.flow_cookie, cookie, provider, self.get_query_argument("state", ""))
+        self.set_cookie(self.flow_cookie, "", max_age=0, **self.server.cookie_options)
+        if (problem := self.get_query_argument("error", "")) != "":
+            raise SignInError(f"The provider refused the sign-in: {problem[:100]}.", ["sign in again"])
+        code = self.get_query_argument("code", "")
+        if not 0 < len(code) <= _LONGEST_CODE:
+            raise SignInError("The provider sent no code.", ["sign in again"])
+        return flow, code
+
+    async def finish_sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> None:
+        self.set_login_cookie(await asyncio.to_thread(self._sign_in, flow, person, way, rules))
+        self.redirect(flow.next)
+
+    def _sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> str:
+        with self.server.store.write() as session:
+            user = sign_in_as(session, person, rules, flow.invitation)
+            return self.issue(session, user.id, way)
+
+
+class BeginHandler(ExternalHandler):
+    async def get(self, name: str = "") -> None:
+        provider = self.ways.provider(name)
+        flow = new_flow(name or HUB, self.next_path, self.get_query_argument("invitation", "")[:LONGEST_SECRET])
+        written = self.ways.flows.write(self.flow_cookie, flow)
+        self.set_cookie(self.flow_cookie, written, max_age=int(FLOW_LASTS), **self.server.cookie_options)
+        self.redirect(await provider.authorization_url(flow, self.server.url(self.way_back(name))))
+
+
+class CallbackHandler(ExternalHandler):
+    """`/login/oidc/<name>/callback` and JupyterHub's `/oauth_callback`: finish the sign-in."""
+
+    async def get(self, name: str = "") -> None:
+        provider = self.ways.provider(name)
+        flow, code = self.end(name or HUB)
+        self._verify_issuer(provider)
+        person = await provider.vouched_person(flow, code, self.server.url(self.way_back(name)))
+        await self.finish_sign_in(flow, person, "oidc" if name else HUB, provider.settings.rules)
+
+    def _verify_issuer(self, provider: OidcProvider | HubProvider) -> None:
+        """Check the optional issuer parameter (RFC 9207), which prevents mix-up attacks."""
+        issuer = self.get_query_argument("iss", None)
+        if isinstance(provider, OidcProvider) and issuer is not None and issuer != provider.settings.issuer:
+            raise SignInError("The response came from a different provider.", ["sign in again"])
+
+
+_NAME = r"([a-z0-9-]{1,40})"
+_SECRET = r"([A-Za-z0-9_-]{1,128})"  # noqa: S105 - a pattern, not a secret
+
+
+def account_routes() -> list[tuple[str, Any]]:
+    return [
+        (r"/login", LoginHandler),
+        (r"/logout", LogoutHandler),
+        (rf"/invite/{_SECRET}", InvitationHandler),
+        (rf"/login/oidc/{_NAME}", BeginHandler),
+        (rf"/login/oidc/{_NAME}/callback", CallbackHandler),
+        (rf"/login/{HUB}", BeginHandler),
+        (r"/oauth_callback", CallbackHandler),
+    ]

@@ -1,11 +1,11 @@
-"""Signing in with an OpenID provider (OpenID Connect Core 1.0): the authorisation code, with PKCE, a state and a nonce.
+"""Sign in with an OpenID provider (OpenID Connect Core 1.0): authorization code with PKCE, state and nonce.
 
 **Invariants**
 
-- An ID token is believed only if it is signed with a key that the provider publishes, by an asymmetric algorithm: neither `none` nor an
-  HMAC with the provider's public key as its secret.
-- It is for this client, from this issuer, not expired, and has the nonce of this browser's flow.
-- The provider is spoken to over HTTPS, except on the loopback address.
+- An ID token is accepted only if signed with a key that the provider publishes, by an asymmetric algorithm: neither
+  `none` nor an HMAC with the provider's public key as its secret.
+- The token is for this client, from this issuer, not expired, and has the nonce of this browser's flow.
+- The provider is reached over HTTPS, except on the loopback address.
 """
 
 import ssl
@@ -27,16 +27,15 @@ from workbench.team.accounts.identities import GroupRules, SignInError, VouchedP
 from workbench.team.accounts.sign_in_flow import SignInFlow
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
-"""Signatures of ID tokens: asymmetric ones."""
+"""Accepted ID token signatures, all asymmetric."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TIMEOUT, _KEPT, _OLD_KEYS, _LEEWAY = 10.0, 3600.0, 60.0, 60  # seconds
-_LARGEST = 2**20  # bytes of an answer
+_LARGEST = 2**20  # bytes of a response
 
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """A provider as an administrator writes it down; `name` is in addresses, `label` on the button, and `groups_claim` is where the
-    provider has a person's groups."""
+    """Provider settings. `name` is part of URLs, `label` is on the button, `groups_claim` names the groups claim."""
 
     name: str
     issuer: str
@@ -49,7 +48,7 @@ class OidcSettings:
 
 
 class OidcProvider:
-    """One provider. What it publishes is kept for an hour."""
+    """An OpenID provider. Its metadata and keys are cached for an hour."""
 
     def __init__(self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.settings = settings
@@ -58,7 +57,7 @@ class OidcProvider:
         self._keys: tuple[float, KeySet] | None = None
 
     async def authorization_url(self, flow: SignInFlow, redirect_uri: str) -> str:
-        """Where the browser goes to sign in. Raises `SignInError` if the provider cannot be asked."""
+        """Return the URL of the provider's sign-in page. Raises `SignInError` if the provider cannot be reached."""
         endpoint = (await self._discover())["authorization_endpoint"]
         query = {
             "response_type": "code",
@@ -73,13 +72,13 @@ class OidcProvider:
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
 
     async def vouched_person(self, flow: SignInFlow, code: str, redirect_uri: str) -> VouchedPerson:
-        """Whom the provider vouches for with a code. Raises `SignInError` for anything that is not as it has to be."""
-        given = await self._redeem(flow, code, redirect_uri)
-        claims = await self.verify_id_token(_text(given, "id_token"), flow.nonce, _text(given, "access_token"))
-        return self._describe({**await self._ask_userinfo(claims["sub"], _text(given, "access_token")), **claims})
+        """Exchange a code for the person that the provider vouches for. Raises `SignInError` for any invalid response."""
+        tokens = await self._redeem(flow, code, redirect_uri)
+        claims = await self.verify_id_token(_text(tokens, "id_token"), flow.nonce, _text(tokens, "access_token"))
+        return self._describe({**await self._ask_userinfo(claims["sub"], _text(tokens, "access_token")), **claims})
 
     async def verify_id_token(self, token: str, nonce: str, access_token: str = "") -> dict[str, Any]:
-        """The claims of an ID token. Raises `SignInError`."""
+        """Verify an ID token and return its claims. Raises `SignInError`."""
         try:
             decoded = _decode(token, await self._key_set())
         except (JoseError, ValueError):  # the provider may have new keys
@@ -107,61 +106,60 @@ class OidcProvider:
         methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         credentials = {"client_id": self.settings.client_id, "client_secret": self.settings.client_secret}
         if "client_secret_basic" in methods:
-            basic = httpx.BasicAuth(*(quote_plus(each) for each in credentials.values()))  # RFC 6749, section 2.3.1
+            basic = httpx.BasicAuth(*(quote_plus(value) for value in credentials.values()))  # RFC 6749, section 2.3.1
             return await self._ask("POST", metadata["token_endpoint"], data=form, auth=basic)
         return await self._ask("POST", metadata["token_endpoint"], data={**form, **credentials})
 
     async def _ask_userinfo(self, subject: str, access_token: str) -> Mapping[str, Any]:
-        """What the provider says beyond the ID token; nothing where it says nothing, or of somebody else."""
+        """Return the provider's userinfo claims, empty without an endpoint or if the subject differs."""
         endpoint = (await self._discover()).get("userinfo_endpoint")
         if not endpoint or not access_token:
             return {}
-        found = await self._ask("GET", endpoint, headers={"Authorization": f"Bearer {access_token}"})
-        return found if found.get("sub") == subject else {}
+        claims = await self._ask("GET", endpoint, headers={"Authorization": f"Bearer {access_token}"})
+        return claims if claims.get("sub") == subject else {}
 
     def _describe(self, claims: Mapping[str, Any]) -> VouchedPerson:
         groups = claims.get(self.settings.groups_claim, ())
-        named = [groups] if isinstance(groups, str) else groups if isinstance(groups, (list, tuple)) else []
+        group_names = [groups] if isinstance(groups, str) else groups if isinstance(groups, (list, tuple)) else []
         email = _text(claims, "email") if claims.get("email_verified") is True else None
         name = _text(claims, "preferred_username") or _text(claims, "nickname") or (email or "").partition("@")[0]
         display = _text(claims, "name") or name
         return VouchedPerson(
-            self.settings.issuer, claims["sub"], name, display, email, tuple(each for each in named if isinstance(each, str))
+            self.settings.issuer, claims["sub"], name, display, email, tuple(group for group in group_names if isinstance(group, str))
         )
 
     async def _discover(self) -> dict[str, Any]:
-        """The provider's own description (OpenID Connect Discovery 1.0)."""
+        """Fetch the provider metadata (OpenID Connect Discovery 1.0)."""
         if self._metadata is None or self._metadata[0] < time.monotonic() - _KEPT:
-            found = dict(await self._ask("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"))
-            if found.get("issuer") != self.settings.issuer:
-                raise self._failed(f"its issuer is {str(found.get('issuer'))[:100]!r}, and not {self.settings.issuer!r}")
-            for each in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-                _verify_address(found.get(each), self._failed)
-            self._metadata = (time.monotonic(), found)
+            metadata = dict(await self._ask("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"))
+            if metadata.get("issuer") != self.settings.issuer:
+                raise self._failed(f"its issuer is {str(metadata.get('issuer'))[:100]!r}, and not {self.settings.issuer!r}")
+            for endpoint in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+                _verify_address(metadata.get(endpoint), self._failed)
+            self._metadata = (time.monotonic(), metadata)
         return self._metadata[1]
 
     async def _key_set(self, kept: float = _KEPT) -> KeySet:
         if self._keys is None or self._keys[0] < time.monotonic() - kept:
-            found = await self._ask("GET", (await self._discover())["jwks_uri"])
+            keys = await self._ask("GET", (await self._discover())["jwks_uri"])
             try:
-                self._keys = (time.monotonic(), KeySet.import_key_set(found))  # type: ignore[arg-type]
+                self._keys = (time.monotonic(), KeySet.import_key_set(keys))  # type: ignore[arg-type]
             except (JoseError, ValueError, KeyError, TypeError):
                 raise self._failed("its published keys cannot be read") from None
         return self._keys[1]
 
     async def _ask(self, method: str, address: str, **options: Any) -> Mapping[str, Any]:
-        """The JSON object of an answer. Raises `SignInError`."""
         _verify_address(address, self._failed)
         try:
             async with httpx.AsyncClient(transport=self._transport, verify=_tls_context(), timeout=_TIMEOUT) as client:
                 headers = {"Accept": "application/json", **options.pop("headers", {})}
                 response = await client.request(method, address, headers=headers, **options)
-            found = response.json() if response.is_success and len(response.content) <= _LARGEST else None
+            content = response.json() if response.is_success and len(response.content) <= _LARGEST else None
         except (httpx.HTTPError, ValueError) as error:
             raise self._failed(f"{urlsplit(address).path} does not answer ({type(error).__name__})") from None
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise self._failed(f"{urlsplit(address).path} answers {response.status_code}")
-        return found
+        return content
 
     def _failed(self, reason: str) -> SignInError:
         return SignInError(f"{self.settings.label} could not be reached: {reason}.", ["try again", "tell an administrator"])
@@ -172,7 +170,7 @@ class OidcProvider:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """The certificates that are trusted; reading them takes tens of milliseconds."""
+    """Load the trusted certificates once, because that takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
@@ -187,5 +185,5 @@ def _verify_address(address: object, error: Any) -> None:
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
-    found = claims.get(name)
-    return found if isinstance(found, str) else ""
+    value = claims.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,7 +1,4 @@
-"""Passwords: argon2id, with work that does not depend on whether there is an account.
-
-Whoever asks for a name that there is not waits for one hash, as for one that there is: names cannot be found out by the clock.
-"""
+"""Passwords with argon2id. Unknown names also cost one hash, so that timing does not reveal names."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,14 +19,14 @@ _ADVICE = "use four random words"
 
 
 class WrongPasswordError(WorkbenchError):
-    """No such account, or not its password, or it is disabled: it is never said which."""
+    """The account is unknown or disabled, or the password is wrong; the message does not tell which."""
 
     def __init__(self) -> None:
         super().__init__("Wrong name or password.", ["try again", "ask an administrator for a new invitation"])
 
 
 def verify_rules(name: str, password: str) -> None:
-    """Raises `WorkbenchError` for a password that may not be one."""
+    """Raise `WorkbenchError` for a password that breaks the rules."""
     if not SHORTEST <= len(password) <= LONGEST:
         raise WorkbenchError(f"A password has {SHORTEST} to {LONGEST:,} characters; this has {len(password):,}.", [_ADVICE])
     if name.lower() in password.lower() and len(password) < len(name) + SHORTEST:
@@ -40,31 +37,29 @@ def verify_rules(name: str, password: str) -> None:
 
 @dataclass(frozen=True)
 class LocalAccounts:
-    """The accounts with a password in this server's store."""
-
     store: Store
     hasher: PasswordHasher = field(default_factory=PasswordHasher)
 
     @cached_property
     def _decoy(self) -> str:
-        """A hash that no password has."""
+        """A hash that matches no password."""
         return self.hasher.hash(new_secret())
 
     def hash(self, name: str, password: str) -> str:
-        """The hash to store; it takes tens of milliseconds. Raises `WorkbenchError` for a password that may not be one."""
+        """Check the password rules and return its hash, which takes tens of milliseconds. Raises `WorkbenchError`."""
         verify_rules(name, password)
         return self.hasher.hash(password)
 
     def verify(self, name: str, password: str) -> str:
-        """The id of the person. Raises `WrongPasswordError`. One hash is computed in any case."""
+        """Return the user ID, computing exactly one hash in any case. Raises `WrongPasswordError`."""
         with self.store.read() as session:
             user = find_user(session, name)
             stored = session.get(Password, user.id) if user and user.active else None
-        known = stored.hash if stored else self._decoy
-        if not self._matches(known, password[:LONGEST]) or stored is None or len(password) > LONGEST:
+        stored_hash = stored.hash if stored else self._decoy
+        if not self._matches(stored_hash, password[:LONGEST]) or stored is None or len(password) > LONGEST:
             raise WrongPasswordError
-        if self.hasher.check_needs_rehash(known):
-            self._rehash(stored.user_id, known, password)
+        if self.hasher.check_needs_rehash(stored_hash):
+            self._rehash(stored.user_id, stored_hash, password)
         return stored.user_id
 
     def set(self, session: Session, user: User, hashed: str) -> None:
@@ -77,9 +72,9 @@ class LocalAccounts:
             return False
 
     def _rehash(self, user_id: str, known: str, password: str) -> None:
-        """Store the hash anew with the parameters of today, unless the password was changed meanwhile."""
+        """Update the hash to the current parameters unless the password has changed in the meantime."""
         fresh = self.hasher.hash(password)
-        with suppress(DatabaseProblemError), self.store.write() as session:  # the old hash is good, too
+        with suppress(DatabaseProblemError), self.store.write() as session:  # the old hash stays valid
             stored = session.get(Password, user_id)
             if stored is not None and stored.hash == known:
                 stored.hash = fresh

@@ -1,9 +1,10 @@
-"""How often somebody may guess: after some failures each further attempt waits twice as long.
+"""Rate limits on password guessing: after a number of failures, each further attempt doubles the wait.
 
-Counted for a name from an address, for a name from everywhere, and for an address with every name: whoever guesses at one account from a
-classroom slows down guesses at that account there, and keeps nobody else of the class from signing in.
+Failures count for a name from an address, for a name from all addresses, and for an address with all names. Guessing
+one account from a classroom slows down guesses at that account there, and does not keep others in the class from
+signing in.
 
-Kept in memory: a restart forgives, and an attacker cannot restart the server. The tables are bounded, whatever names are sent.
+Counts are kept in memory: a restart resets them, and an attacker cannot restart the server. The tables are bounded.
 """
 
 import math
@@ -18,11 +19,11 @@ from workbench.errors import WorkbenchError
 from workbench.team.accounts.passwords import WrongPasswordError
 
 MOST_KEYS = 10_000
-"""Names or addresses that each limit remembers; the one that failed longest ago is forgotten first."""
+"""Maximum number of keys per limit; the key whose last failure is oldest is dropped first."""
 
 
 class TooManyAttemptsError(WorkbenchError):
-    """An attempt came too soon after others failed; `seconds` is the time to wait."""
+    """An attempt came too soon after failures; `seconds` is the remaining wait."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -31,8 +32,9 @@ class TooManyAttemptsError(WorkbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`free` failures cost nothing; the one after them `first` seconds, each further one twice the one before, up to `longest`. One failure
-    is forgotten every `forgotten` seconds."""
+    """Parameters of a limit: `free` failures without a wait, then a wait of `first` seconds that doubles up to
+    `longest`. One failure is forgotten every `forgotten` seconds.
+    """
 
     free: int
     first: float
@@ -40,7 +42,7 @@ class Allowance:
     forgotten: float
 
     def delay(self, failures: float) -> float:
-        """Seconds to wait after a number of failures.
+        """Return the wait in seconds after a number of failures.
 
         >>> [Allowance(3, 1, 10, 60).delay(failures) for failures in (3, 4, 5, 8, 9999)]
         [0.0, 1, 2, 10, 10]
@@ -50,21 +52,24 @@ class Allowance:
 
     @property
     def most(self) -> float:
-        """Failures after which further ones change nothing, so that a long attack is not remembered for longer than a short one."""
+        """The maximum failure count, so that a long attack is not remembered for longer than a short one."""
         return self.free + 1 + math.log2(self.longest / self.first)
 
 
 BY_PAIR = Allowance(free=5, first=1.0, longest=60.0, forgotten=600.0)
-"""Of a name from an address. A guess a minute finds no password of twelve characters, and whoever guesses locks out only that name, and
-only where they are."""
+"""For a name from an address. One guess a minute finds no password of twelve characters, and guessing locks out only
+that name at that address.
+"""
 BY_NAME = Allowance(free=50, first=1.0, longest=60.0, forgotten=30.0)
-"""Of a name from all addresses together: one address at its slowest does not use it up, so that the owner signs in elsewhere."""
+"""For a name from all addresses. One address at its slowest does not use it up, so that the owner can sign in
+elsewhere.
+"""
 BY_ADDRESS = Allowance(free=100, first=1.0, longest=60.0, forgotten=10.0)
-"""Of an address for all names together: a class may share one. Five names that are guessed at from it do not use it up."""
+"""For an address with all names, because a class may share one. Guessing at five names from it does not use it up."""
 
 
 def address_key(address: str) -> str:
-    """Whom an address counts as: of IPv6 the network, for a household has 2**64 addresses.
+    """Return the key of an address: for IPv6 its /64 network, because a household has 2**64 addresses.
 
     >>> address_key("192.0.2.7"), address_key("2001:db8::7"), address_key("/run/socket")
     ('192.0.2.7', '2001:db8::/64', '/run/socket')
@@ -77,21 +82,20 @@ def address_key(address: str) -> str:
 
 
 class AttemptLimit:
-    """The failures of one kind of key. An attempt counts as failed from its beginning, so that many at once are no way around it."""
+    """Failure counts by key. An attempt counts from its start, so that concurrent attempts do not bypass the limit."""
 
     def __init__(self, allowance: Allowance, clock: Callable[[], float] = time.monotonic) -> None:
         self._allowance, self._clock = allowance, clock
-        self._failures: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # how many, and when the last one was
+        self._failures: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # count and time of the last failure
 
     def seconds_left(self, key: Hashable) -> float:
-        """Seconds until the next attempt may begin; not above 0 if it may now."""
+        """Return the seconds until the next attempt is allowed; zero or negative if it is now."""
         failures, last = self._failures.get(key, (0.0, -math.inf))
         return last + self._allowance.delay(failures) - self._clock()
 
     def begin(self, key: Hashable) -> None:
-        """Begin an attempt. Raises `TooManyAttemptsError` if it is too soon."""
-        if (left := self.seconds_left(key)) > 0:
-            raise TooManyAttemptsError(math.ceil(left))
+        if (wait := self.seconds_left(key)) > 0:
+            raise TooManyAttemptsError(math.ceil(wait))
         failures, last = self._failures.get(key, (0.0, -math.inf))
         present = self._clock()
         remembered = max(0.0, failures - (present - last) / self._allowance.forgotten)
@@ -101,11 +105,10 @@ class AttemptLimit:
             self._failures.popitem(last=False)
 
     def succeed(self, key: Hashable) -> None:
-        """The attempt that was begun succeeded: its failures are forgotten."""
         self._failures.pop(key, None)
 
     def forgive(self, key: Hashable) -> None:
-        """The attempt that was begun is no failure; those before it are."""
+        """Uncount the latest attempt, keeping earlier failures."""
         failures, last = self._failures.get(key, (0.0, 0.0))
         if failures > 1:
             self._failures[key] = (failures - 1, last)
@@ -114,20 +117,17 @@ class AttemptLimit:
 
 
 class SignInLimits:
-    """How often passwords may be guessed: for a name from an address, for a name, and from an address."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._pairs, self._names, self._addresses = (AttemptLimit(each, clock) for each in (BY_PAIR, BY_NAME, BY_ADDRESS))
+        self._pairs, self._names, self._addresses = (AttemptLimit(allowance, clock) for allowance in (BY_PAIR, BY_NAME, BY_ADDRESS))
 
     @contextmanager
     def attempt(self, name: str, address: str) -> Iterator[None]:
-        """Within it a password is verified; a wrong one is a failure, and nothing else is. Raises `TooManyAttemptsError`, and then no limit
-        has counted it."""
+        """Limit a password check; only a wrong password counts. Raises `TooManyAttemptsError`, which is not counted."""
         pair = name.lower(), address_key(address)
-        shared = [(self._names, pair[0]), *([(self._addresses, pair[1])] if address else [])]  # of an unknown one nothing can be counted
+        shared = [(self._names, pair[0]), *([(self._addresses, pair[1])] if address else [])]  # an unknown address cannot be counted
         limits: list[tuple[AttemptLimit, Hashable]] = [(self._pairs, pair), *shared]
-        if (left := max(limit.seconds_left(key) for limit, key in limits)) > 0:
-            raise TooManyAttemptsError(math.ceil(left))
+        if (wait := max(limit.seconds_left(key) for limit, key in limits)) > 0:
+            raise TooManyAttemptsError(math.ceil(wait))
         for limit, key in limits:
             limit.begin(key)
         try:
@@ -140,4 +140,4 @@ class SignInLimits:
             raise
         self._pairs.succeed(pair)
         for limit, key in shared:
-            limit.forgive(key)  # whoever has one account may still be guessing others
+            limit.forgive(key)  # one valid account must not reset the counts of guesses at others

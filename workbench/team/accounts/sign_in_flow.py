@@ -1,10 +1,10 @@
-"""A sign-in under way: what must be the same when the browser comes back from the provider, in a cookie of ten minutes, signed with the
-server's secret key, which is made and kept here.
+"""Pending sign-ins, stored in a cookie for ten minutes, and the server's secret key that signs it.
 
 **Invariants**
 
-- A flow ends in the browser that began it: its `state` is in that browser's cookie. So nobody is signed in by a link to another's answer.
-- A flow ends once: its `state` is remembered until it would be too old anyway.
+- A flow ends in the browser that started it, because its `state` is in that browser's cookie. A link to somebody else's
+  response signs nobody in.
+- A flow ends once: its `state` is remembered until the cookie would have expired.
 """
 
 import hmac
@@ -25,13 +25,13 @@ from workbench.errors import WorkbenchError
 from workbench.team.accounts.identities import SignInError
 
 LASTS = 600.0
-"""Seconds."""
+"""Lifetime of a flow in seconds."""
 _MOST_STATES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class SignInFlow:
-    """`provider` is its name in this server; `state`, `nonce` and `verifier` are OAuth's, OpenID Connect's and PKCE's."""
+    """A pending sign-in with its OAuth `state`, OpenID Connect `nonce` and PKCE `verifier`."""
 
     provider: str
     state: str
@@ -47,7 +47,7 @@ def new_flow(provider: str, next_path: str, invitation: str = "") -> SignInFlow:
 
 
 class FlowCookies:
-    """Writes flows into cookies, and reads each once."""
+    """Writes flows into signed cookies, and accepts each once."""
 
     def __init__(self, secret_key: bytes, clock: Callable[[], float] = time.time) -> None:
         self._key, self._clock = derive_key(secret_key, "sign-in flow"), clock
@@ -57,7 +57,7 @@ class FlowCookies:
         return create_signed_value(self._key, name, json.dumps(asdict(flow)), clock=self._clock).decode("ascii")
 
     def end(self, name: str, cookie: str, provider: str, state: str) -> SignInFlow:
-        """The flow of a cookie, if it has the `state` that came back from `provider`. Raises `SignInError`; each flow is given once."""
+        """Return the flow of a cookie once, if provider and state match. Raises `SignInError`."""
         days = LASTS / 86_400
         text = decode_signed_value(self._key, name, cookie, max_age_days=days, clock=self._clock) if len(cookie) <= 8192 else None
         flow = SignInFlow(**json.loads(text)) if text else None
@@ -79,15 +79,14 @@ def _unknown() -> SignInError:
     return SignInError(message, ["sign in again"])
 
 
-# The server's secret key: made once, in the data folder, for the owner's eyes alone.
+# The server's secret key: created once in the data folder, readable only by the owner.
 
 FILE = "secret_key"
 _BYTES = 32
 
 
 def load_secret_key(data: Path) -> bytes:
-    """The key in a data folder; made if there is none. Raises `WorkbenchError` for one that others of the machine can read, or that is
-    none."""
+    """Read or create the secret key. Raises `WorkbenchError` if it is invalid or other users can read it."""
     path = data / FILE
     try:
         _make(path)
@@ -106,12 +105,12 @@ def load_secret_key(data: Path) -> bytes:
 
 
 def derive_key(secret_key: bytes, purpose: str) -> str:
-    """A key for one purpose, so that what is signed for one is never good for another."""
+    """Derive a key for one purpose, so that signatures are not valid for another."""
     return hmac.new(secret_key, purpose.encode(), sha256).hexdigest()
 
 
 def _make(path: Path) -> None:
-    """Write a new key, unless there is a file: whole from its first moment, for another process may begin at the same time."""
+    """Create the key file if it is missing, atomically, because another process may start at the same time."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +118,7 @@ def _make(path: Path) -> None:
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(secrets.token_bytes(_BYTES).hex() + "\n")
     try:
-        os.link(draft, path)  # fails where another was faster
+        os.link(draft, path)  # fails if another process was faster
     except FileExistsError:
         pass
     finally:

@@ -1,12 +1,12 @@
-"""An action: one thing that a person can do on a team's server apart from gestures in a room.
+"""Actions: everything that a user can do on the team server apart from gestures in a room.
 
 **Invariants**
 
-- It is a function whose decorator says who may do it (`gate`, `scope`). What it takes and answers are the types of the function: schemas,
-  checks, routes, authorisation, the OpenAPI document and the tests over all of them follow from that.
-- `do` runs inside one transaction, in which the person has just been authorised, and which also holds the entry of the audit.
-- `prepare`, which may ask a planner or an engine, runs before that transaction and after a first authorisation; `afterwards` says what
-  has changed to those who have it open.
+- An action is a decorated function. The decorator states its authorization (`gate`, `scope`); its argument and return
+  types define schemas, checks, routes, the OpenAPI document and the tests over all actions.
+- `do` runs inside one transaction, which authorizes the user again and includes the audit entry.
+- `prepare`, which may call a planner or an engine, runs before that transaction and after a first authorization;
+  `afterwards` notifies open pages of the change.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -29,9 +29,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who may: `anyone`, a `person` who is signed in, an `admin` of the server, or a `member` of the project with a `role`; the path
-    parameter `of` leads to the project. `guests` who opened a link to a room count as members with the link's role. `excluded` are roles
-    above `role` that may not."""
+    """The authorization that an action requires.
+
+    `who` is `anyone`, a signed-in `person`, a server `admin`, or a `member` with at least `role` in the project that
+    the path parameter `of` leads to. With `guests`, users who opened a link to a room have the link's role. `excluded`
+    are higher roles that are rejected.
+    """
 
     who: Literal["anyone", "person", "admin", "member"]
     role: ProjectRole | None = None
@@ -43,10 +46,9 @@ class Gate:
         return self.role is not None and held >= self.role and held not in self.excluded
 
     def __str__(self) -> str:
-        """As a part of a sentence: `an editor of the project`."""
         if self.role is not None:
-            who = f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
-            return f"{who}, but no {' or '.join(map(str, self.excluded))}" if self.excluded else who
+            phrase = f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
+            return f"{phrase}, but no {' or '.join(map(str, self.excluded))}" if self.excluded else phrase
         return {"anyone": "anybody", "person": "any signed-in person", "admin": "an administrator of the server"}[self.who]
 
 
@@ -54,13 +56,13 @@ ANYONE, PERSON, ADMIN = Gate("anyone"), Gate("person"), Gate("admin")
 
 
 def member(role: ProjectRole, of: str = "project", *, guests: bool = False, excluded: tuple[ProjectRole, ...] = ()) -> Gate:
-    """Those who have at least this role in the project that the path parameter `of` leads to, and none that is excluded."""
+    """Require at least a role in the project that the path parameter `of` leads to, except excluded roles."""
     return Gate("member", role, of, guests, excluded)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a person sent: the parameters of the path, the query as texts, and the body as JSON values (`None`: there was none)."""
+    """The request's path parameters, query texts, and JSON body (`None` without a body)."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a path leads to: the resource, its project, and the role that the person has there."""
+    """The resource of a path, its project, and the user's role there."""
 
     resource: Any = None
     project: Project | None = None
@@ -78,15 +80,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Call:
-    """One action as it is carried out, for one person."""
-
     services: Any  # `team.web.team_services.TeamServices`
     principal: Principal | None
     session: DatabaseSession
     inputs: Inputs
     found: Found = Found()
     prepared: Any = None
-    details: dict[str, Any] = field(default_factory=dict)  # what `do` wants to have in the audit
+    details: dict[str, Any] = field(default_factory=dict)  # added to the audit entry
 
     @property
     def person(self) -> Principal:
@@ -96,7 +96,7 @@ class Call:
 
     @property
     def project(self) -> Project:
-        assert self.found.project is not None  # of a gate for members, which found it
+        assert self.found.project is not None  # set by every gate for members
         return self.found.project
 
     @property
@@ -109,26 +109,24 @@ class Call:
         return self.inputs.query
 
     def arguments(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """What a function takes besides the call, from the path and from what was sent; what was not sent has its default."""
+        """Return a function's arguments from path, query and body; missing ones keep their defaults."""
         sent = {**self.query, **self.body}
-        given = sent | dict(self.inputs.path)
-        single = {name: given[name] for name, kind, _ in arguments_of(function) if name in given and not is_record(kind)}
+        available = sent | dict(self.inputs.path)
+        values = {name: available[name] for name, kind, _ in arguments_of(function) if name in available and not is_record(kind)}
         records = {name: kind for name, kind, _ in arguments_of(function) if is_record(kind)}
-        return single | {name: kind(**_only(sent, kind.__struct_fields__)) for name, kind in records.items()}
+        return values | {name: kind(**_only(sent, kind.__struct_fields__)) for name, kind in records.items()}
 
     def may(self, role: ProjectRole) -> bool:
-        """Whether the person's role in the project is at least this one."""
         return self.found.role is not None and self.found.role >= role
 
     def note(self, **details: Any) -> None:
-        """Details for the audit; no secrets."""
+        """Add details to the audit entry; never secrets."""
         self.details.update(details)
 
 
 @dataclass(frozen=True, eq=False)
 class Action:
-    """See the module. `subject` says which path parameter, or which key of the answer, names what was changed; `etag` which key of the
-    answer names its contents."""
+    """An action. `subject` and `etag` name the parameter or answer key that identifies the object or its content."""
 
     name: str
     method: str
@@ -145,27 +143,22 @@ class Action:
 
     @property
     def changes(self) -> bool:
-        """Whether something may be different afterwards."""
         return self.method != "GET"
 
     @cached_property
     def inputs(self) -> Schema:
-        """The object of what it takes besides the path."""
-        return inputs_schema([each for each in (self.prepare, self.do) if each is not None], without=self.parameters)
+        return inputs_schema([function for function in (self.prepare, self.do) if function is not None], without=self.parameters)
 
     @cached_property
     def body(self) -> Schema | None:
-        """The body that it takes, if any."""
         return self.inputs if self.changes and self.inputs["properties"] else None
 
     @property
     def query(self) -> Mapping[str, Schema]:
-        """The values that it takes in the address."""
         return {} if self.changes else self.inputs["properties"]
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Those of the query that are not left out."""
         return () if self.changes else tuple(self.inputs["required"])
 
     @cached_property
@@ -174,37 +167,33 @@ class Action:
 
     @cached_property
     def largest_body(self) -> int:
-        """The bytes of the largest body that it takes: what its schema allows, and room for spaces."""
+        """The maximum body size in bytes, from the schema plus room for whitespace."""
         return SMALL_BODY if self.body is None else max(SMALL_BODY, largest_json(self.body) + SMALL_BODY // 4)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of the path, in their order."""
         return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
 
     def carry_out(self, call: Call) -> Any:
-        """Its answer, JSON values."""
         return as_json(self.do(call, **call.arguments(self.do)))
 
 
 def action(name: str, address: str, gate: Gate, scope: str, summary: str = "", **more: Any) -> Callable[[Function], Function]:
-    """Makes an action of a function, `@action("me.get", "GET /me", PERSON, "read")`: its summary is the first sentence of the function's
-    docstring, unless another one is given. A function may be several actions."""
+    """Register a function as an action; the summary defaults to the first sentence of its docstring."""
 
     def decorate(do: Function) -> Function:
         method, _, path = address.partition(" ")
-        says = summary or " ".join((getdoc(do) or "").partition("\n\n")[0].split()).removesuffix(".")
-        found = Action(name, method, path, says, gate, scope, do, **more)
-        vars(do)[_ACTIONS] = (found, *vars(do).get(_ACTIONS, ()))
+        text = summary or " ".join((getdoc(do) or "").partition("\n\n")[0].split()).removesuffix(".")
+        new_action = Action(name, method, path, text, gate, scope, do, **more)
+        vars(do)[_ACTIONS] = (new_action, *vars(do).get(_ACTIONS, ()))
         return do
 
     return decorate
 
 
 def actions_of(*modules: ModuleType) -> tuple[Action, ...]:
-    """The actions of modules, in the order in which their functions stand there."""
-    functions = (each for module in modules for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__)
-    return tuple(found for function in functions for found in getattr(function, _ACTIONS, ()))
+    functions = (value for module in modules for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+    return tuple(registered for function in functions for registered in getattr(function, _ACTIONS, ()))
 
 
 def _only(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -218,17 +207,14 @@ Part = TypeVar("Part")
 
 
 def planner_of(call: Call) -> Planner:
-    """Whoever can read plan documents. Raises `UnavailableError`."""
     return _present(call.services.planner, "reads no plan documents")
 
 
 def jobs_of(call: Call) -> JobService:
-    """Whoever runs jobs. Raises `UnavailableError`."""
     return _present(call.services.jobs, "runs no jobs")
 
 
 def programs_of(call: Call) -> Programs:
-    """Whoever keeps the programs of projects. Raises `UnavailableError`."""
     return _present(call.services.programs, "takes no programs")
 
 

@@ -1,30 +1,24 @@
-"""All actions, in the order in which the API lists them. Whatever is to hold for each of them is tested over this tuple."""
+"""All actions in the order of the API; tests over all actions iterate over this tuple."""
 
-from workbench.team.actions import comments, comparison, jobs, plans, programs, projects, rooms, server_settings, shares, team_hardware
+from workbench.team.actions import audit, comparison, jobs, me, people, plans, programs, projects, rooms, server_settings, shares
 from workbench.team.actions.action import Action, actions_of
-from workbench.team.actions.classes import assignments, given_answers, pushed_plans, replays, scores, searched_baselines, student_work
-from workbench.team.actions.persons import audit, me, members, people, tokens
+from workbench.team.actions.classes import assignments, baselines, given_answers, pushed_plans, scores, student_work
 
 ALL_ACTIONS: tuple[Action, ...] = actions_of(
     me,
-    tokens,
     projects,
-    members,
     plans,
     comparison,
     rooms,
-    comments,
     shares,
     assignments,
     student_work,
     pushed_plans,
     given_answers,
     scores,
-    replays,
-    searched_baselines,
+    baselines,
     programs,
     jobs,
-    team_hardware,
     people,
     server_settings,
     audit,
@@ -32,5 +26,5 @@ ALL_ACTIONS: tuple[Action, ...] = actions_of(
 
 
 def action_of(name: str) -> Action:
-    """The action of a name, `plans.push`."""
-    return next(each for each in ALL_ACTIONS if each.name == name)
+    """Return an action by name, such as `plans.push`."""
+    return next(candidate for candidate in ALL_ACTIONS if candidate.name == name)

@@ -1,5 +1,4 @@
-"""Hold what somebody sent against the schemas of an action. Texts are texts that every database keeps: without halves of characters and
-without the character zero; numbers are finite; a pattern is of the whole text, so that no line end may follow."""
+"""Validate inputs: strings that every database stores, finite numbers, patterns of the whole string."""
 
 import math
 import re
@@ -17,7 +16,7 @@ _QUERY = 2_000  # characters of one value
 
 
 def check_inputs(action: Action, inputs: Inputs) -> Inputs:
-    """The inputs, with the values of the query as the schema has them. Raises `InputError`."""
+    """Validate inputs and convert query texts to the types of the schema. Raises `InputError`."""
     query = {key: _query_value(action, key, value) for key, value in inputs.query.items()}
     _check("query", action.inputs if not action.changes else NOTHING, query)
     if action.body is None and inputs.body not in (None, {}):
@@ -30,7 +29,7 @@ def check_inputs(action: Action, inputs: Inputs) -> Inputs:
 
 
 def schema_flaw(schema: Schema, value: Any) -> tuple[str, str] | None:
-    """The place where a value departs most from a schema, and how; `None` if it does nowhere."""
+    """Return the JSON path and message of the worst schema violation, or `None`."""
     from jsonschema.exceptions import best_match
 
     try:
@@ -41,7 +40,7 @@ def schema_flaw(schema: Schema, value: Any) -> tuple[str, str] | None:
 
 
 def load_validators() -> None:
-    """Import what checks inputs, which takes a second: at the start, so that it is not the first request that waits."""
+    """Import the validator at startup, which takes a second, so that the first request does not wait."""
     _validator_class()
 
 
@@ -52,7 +51,6 @@ def _check(name: str, schema: Schema, value: Any) -> None:
 
 
 def _query_value(action: Action, key: str, value: Any) -> Any:
-    """A value of an address as the schema's type."""
     if key not in action.query:
         raise InputError(*unknown_name("parameter", _printable(key), sorted(action.query)))
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -67,7 +65,7 @@ def _query_value(action: Action, key: str, value: Any) -> Any:
 
 
 def typed_text(kind: Any, value: str) -> Any:
-    """A text as a value of a schema's type; one that is none stays a text, which the schema refuses."""
+    """Convert a text to the schema's type; a text that cannot be converted is returned unchanged, and fails validation."""
     if kind == "integer" and re.fullmatch(r"-?[0-9]{1,15}", value):
         return int(value)
     if kind == "number" and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", value):
@@ -80,11 +78,10 @@ def typed_text(kind: Any, value: str) -> Any:
 
 
 def _validator(schema: Schema) -> Any:
-    """The validator of a schema, made once; schemas are made once themselves, with the action."""
-    kept = _VALIDATORS.get(id(schema))
-    if kept is None or kept.schema is not schema:
-        kept = _VALIDATORS[id(schema)] = _validator_class()(schema)
-    return kept
+    validator = _VALIDATORS.get(id(schema))
+    if validator is None or validator.schema is not schema:
+        validator = _VALIDATORS[id(schema)] = _validator_class()(schema)
+    return validator
 
 
 _VALIDATORS: dict[int, Any] = {}
@@ -126,10 +123,9 @@ def _whole_pattern(_validator: Any, pattern: str, value: Any, _schema: Mapping[s
 
 
 def _short(message: str) -> str:
-    """The message in 200 characters; it begins with the value, and ends with what is wrong with it."""
+    """Shorten a message to 200 characters, keeping the value at its start and the problem at its end."""
     return _printable(message if len(message) <= 200 else f"{message[:120]} … {message[-60:]}")
 
 
 def _printable(text: str) -> str:
-    """A text that can be sent as UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

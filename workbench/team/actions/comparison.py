@@ -1,5 +1,4 @@
-"""Two to ten plans of a project beside each other: what differs, their statements aligned, their figures, and which are on the front of
-memory and time. A list of values has one value a plan, in the order that was asked for; `null` is what a plan does not say."""
+"""Compare plans: differences, statements, figures and Pareto front. Lists have one value per plan, or `null`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ Tier = Annotated[str, one_of(*TIERS)]
 
 
 class ComparedRecord(Record, frozen=True):
-    """One of the plans; a plan of no gallery has no entry and no author."""
+    """A compared plan; `entry` and `author` are `None` if it is in no gallery."""
 
     digest: Digest
     entry: Id | None
@@ -32,22 +31,16 @@ class ComparedRecord(Record, frozen=True):
 
 
 class FactRow(Record, frozen=True):
-    """What the plans say of one thing, where they differ."""
-
     name: str
     values: Texts
 
 
 class SharedFact(Record, frozen=True):
-    """What all of them say of one thing."""
-
     name: str
     value: str
 
 
 class StatementRow(Record, frozen=True):
-    """A statement of the layouts."""
-
     kind: str
     subject: str
     values: Texts
@@ -55,15 +48,13 @@ class StatementRow(Record, frozen=True):
 
 
 class FigureRow(Record, frozen=True):
-    """A figure, as one tier has it."""
-
     name: FigureName
     tier: Tier
     values: Annotated[list[float | bool | None], Meta(max_length=MOST)]
 
 
 class FrontPoint(Record, frozen=True):
-    """The memory and time of a plan; the best are those that no other beats in one without losing in the other."""
+    """Memory and time of a plan; `is_best` marks the Pareto front."""
 
     digest: Digest
     peak_bytes: float
@@ -73,16 +64,12 @@ class FrontPoint(Record, frozen=True):
 
 
 class MeasuredPoint(Record, frozen=True):
-    """A plan that ran: what was predicted, and what was measured."""
-
     digest: Digest
     predicted_seconds: float
     measured_seconds: float
 
 
 class ComparisonRecord(Record, frozen=True):
-    """Plans side by side."""
-
     plans: Annotated[list[ComparedRecord], Meta(max_length=MOST)]
     differences: list[FactRow]
     alike: list[SharedFact]
@@ -100,14 +87,14 @@ ComparedNames = Annotated[list[PlanName], Meta(min_length=LEAST, max_length=MOST
 
 @action("plans.compare", "GET /projects/{project}/comparison", member(ProjectRole.VIEWER), "read")
 def _compare(call: Call, plans: ComparedNames) -> ComparisonRecord:
-    """Set plans side by side."""
-    found = [plan_of_project(call.session, call.project.id, each) for each in plans]
-    shown = [_shown(call, plan, entry) for plan, entry in found]
-    documents = [json.loads(plan.document) for plan, _ in found]
-    digests, figures = [plan.digest for plan, _ in found], [each.figures for _, each in shown]
-    facts = list(_rows([dict(_facts(each)) for each in documents]))
+    """Compare plans."""
+    pairs = [plan_of_project(call.session, call.project.id, name) for name in plans]
+    records = [_shown(call, plan, entry) for plan, entry in pairs]
+    documents = [json.loads(plan.document) for plan, _ in pairs]
+    digests, figures = [plan.digest for plan, _ in pairs], [record.figures for _, record in records]
+    facts = list(_rows([dict(_facts(document)) for document in documents]))
     return ComparisonRecord(
-        plans=[each for each, _ in shown],
+        plans=[compared for compared, _ in records],
         differences=[FactRow(name=name, values=values) for name, values in facts if len(set(values)) > 1],
         alike=[SharedFact(name=name, value=str(values[0])) for name, values in facts if len(set(values)) == 1],
         statements=list(_statements(documents)),
@@ -118,8 +105,7 @@ def _compare(call: Call, plans: ComparedNames) -> ComparisonRecord:
 
 
 def _shown(call: Call, plan: StoredPlan, entry: GalleryEntry | None) -> tuple[ComparedRecord, EntryRecord]:
-    """A plan by the entry that it is in; one of a room or a job alone has its digest for a name."""
-    stands_for = entry or GalleryEntry(
+    row = entry or GalleryEntry(
         id="none",
         project_id=call.project.id,
         digest=plan.digest,
@@ -128,12 +114,11 @@ def _shown(call: Call, plan: StoredPlan, entry: GalleryEntry | None) -> tuple[Co
         author_id=call.person.user_id,
         created=0.0,
     )
-    found = entry_records(call.services, call.session, [stands_for], set())[0]
-    return ComparedRecord.of(found, entry=entry and entry.id, author=found.author if entry else None), found
+    record = entry_records(call.services, call.session, [row], set())[0]
+    return ComparedRecord.of(record, entry=entry and entry.id, author=record.author if entry else None), record
 
 
 def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a document says apart from its layout, a line a fact."""
     yield "program", document["program"]["target"]
     for name, value in document["program"].get("arguments", {}).items():
         yield f"argument `{name}`", json.dumps(value, ensure_ascii=False)
@@ -152,42 +137,43 @@ def _rows(tables: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[str |
 
 def _statements(documents: Sequence[Mapping[str, Any]]) -> Iterator[StatementRow]:
     for kind in _STATEMENTS:
-        for subject, values in _rows([_stated(each["layout"].get(kind, {})) for each in documents]):
+        for subject, values in _rows([_stated(document["layout"].get(kind, {})) for document in documents]):
             yield StatementRow(kind=kind, subject=subject, values=values, differs=len(set(values)) > 1)
 
 
 def _stated(part: Any) -> dict[str, str]:
-    """What a layout says of each subject; groups are a list of the places in each."""
+    """Return the values of a layout section by subject; a group is keyed by its members."""
     if isinstance(part, Mapping):
-        return {subject: str(says) for subject, says in part.items()}
+        return {subject: str(value) for subject, value in part.items()}
     return {", ".join(places): "together" for places in part}
 
 
 def _figure_rows(figures: Sequence[TierFigures]) -> Iterator[FigureRow]:
     for name in _FIGURES:
         for tier in TIERS:
-            values = [each.get(tier, {}).get(name) for each in figures]
+            values = [by_tier.get(tier, {}).get(name) for by_tier in figures]
             if any(value is not None for value in values):
                 yield FigureRow(name=name, tier=tier, values=values)
 
 
 def _surest(figures: TierFigures, name: str, tiers: Sequence[str] = TIERS) -> tuple[float, str] | None:
-    """A figure as the surest of these tiers has it."""
-    found = ((figures.get(tier, {}).get(name), tier) for tier in reversed(tiers))
-    return next(((value, tier) for value, tier in found if value is not None), None)
+    """Return a figure and its tier, from the most reliable of the given tiers that has it."""
+    values = ((figures.get(tier, {}).get(name), tier) for tier in reversed(tiers))
+    return next(((value, tier) for value, tier in values if value is not None), None)
 
 
 def _front(digests: Sequence[str], figures: Sequence[TierFigures]) -> list[FrontPoint]:
-    """The plans whose memory and time are known."""
-    known = [(digest, _surest(each, "peak_bytes"), _surest(each, "step_seconds")) for digest, each in zip(digests, figures, strict=True)]
-    points = [(digest, peak, step) for digest, peak, step in known if peak is not None and step is not None]
+    rows = [
+        (digest, _surest(by_tier, "peak_bytes"), _surest(by_tier, "step_seconds")) for digest, by_tier in zip(digests, figures, strict=True)
+    ]
+    points = [(digest, peak, step) for digest, peak, step in rows if peak is not None and step is not None]
     return [
         FrontPoint(
             digest=digest,
             peak_bytes=peak[0],
             step_seconds=step[0],
             tiers=[peak[1], step[1]],
-            is_best=not any(_beats((one[0], two[0]), (peak[0], step[0])) for _, one, two in points),
+            is_best=not any(_beats((other_peak[0], other_step[0]), (peak[0], step[0])) for _, other_peak, other_step in points),
         )
         for digest, peak, step in points
     ]
@@ -198,9 +184,9 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _measured(digests: Sequence[str], figures: Sequence[TierFigures]) -> Iterator[MeasuredPoint]:
-    for digest, each in zip(digests, figures, strict=True):
-        predicted, measured = _surest(each, "step_seconds", TIERS[:-1]), _surest(each, "step_seconds", TIERS[-1:])
-        if isinstance(own := each.get(TIERS[-1], {}).get("predicted_seconds"), int | float):
-            predicted = own, TIERS[-1]  # of the devices that it ran on, whatever the plan is for
+    for digest, by_tier in zip(digests, figures, strict=True):
+        predicted, measured = _surest(by_tier, "step_seconds", TIERS[:-1]), _surest(by_tier, "step_seconds", TIERS[-1:])
+        if isinstance(value := by_tier.get(TIERS[-1], {}).get("predicted_seconds"), int | float):
+            predicted = value, TIERS[-1]  # predicted for the devices it ran on, which may differ from the plan's
         if predicted is not None and measured is not None:
             yield MeasuredPoint(digest=digest, predicted_seconds=predicted[0], measured_seconds=measured[0])

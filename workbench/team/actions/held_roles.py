@@ -1,11 +1,11 @@
-"""The role that a person has in a project or a room, and what an address leads to.
+"""Find the resource of a request, and the user's role in its project or room.
 
 **Invariants**
 
-- What a person may not know of is answered exactly like what does not exist.
+- A resource that the user may not see is reported exactly like a missing one.
 - An administrator of the server is an owner of every project.
-- A link to a room gives its role in that room alone, as long as it is neither revoked nor past its day.
-- Who works on an assignment is an editor of the room that it is done in, a student too; a viewer works on none.
+- A link to a room gives its role in that room only, until it is revoked or expires.
+- Anyone who works on an assignment, including a student, is an editor of its room; viewers cannot work on assignments.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from workbench.team.store.tables import (
 
 
 def verify_active(session: DatabaseSession, principal: Principal) -> User:
-    """The person's row. Raises `NotSignedInError` for one who was disabled since."""
+    """Return the user's row. Raises `NotSignedInError` if the account has been disabled."""
     user = session.get(User, principal.user_id)
     if user is None or not user.active:
         raise NotSignedInError
@@ -42,33 +42,30 @@ def verify_active(session: DatabaseSession, principal: Principal) -> User:
 
 
 def role_in_project(session: DatabaseSession, user: User, project_id: str) -> ProjectRole | None:
-    """The role that somebody has in a project; `None` for a stranger."""
     if user.admin:
         return ProjectRole.OWNER
-    held = session.get(Member, (project_id, user.id))
-    return parse_role(held.role) if held else None
+    membership = session.get(Member, (project_id, user.id))
+    return parse_role(membership.role) if membership else None
 
 
 def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> ProjectRole | None:
-    """The highest one of the role in the room's project, of the links to it that the person has opened, and of the work on an assignment
-    that it is for."""
-    held = role_in_project(session, user, room.project_id)
-    good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
-    links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
-    works = [ProjectRole.EDITOR] if takes_part(session, user, room) else []
-    roles = [*map(parse_role, links), *([held] if held else []), *works]
+    """Return the highest role from project membership, opened links and work on the room's assignment."""
+    project_role = role_in_project(session, user, room.project_id)
+    conditions = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
+    links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*conditions))
+    work_roles = [ProjectRole.EDITOR] if takes_part(session, user, room) else []
+    roles = [*map(parse_role, links), *([project_role] if project_role else []), *work_roles]
     return max(roles, default=None)
 
 
 def takes_part(session: DatabaseSession, user: User, room: StoredRoom) -> bool:
-    """Whether somebody works on an assignment in a room: not who has left the project, or is a viewer of it now."""
-    begun = select(Participant.user_id).where(Participant.room_id == room.id, Participant.user_id == user.id)
-    return role_in_project(session, user, room.project_id) not in (None, ProjectRole.VIEWER) and session.scalar(begun) is not None
+    """Return whether a user works on an assignment in a room; false after leaving the project or becoming a viewer."""
+    statement = select(Participant.user_id).where(Participant.room_id == room.id, Participant.user_id == user.id)
+    return role_in_project(session, user, room.project_id) not in (None, ProjectRole.VIEWER) and session.scalar(statement) is not None
 
 
 def find(session: DatabaseSession, action: Action, user: User, name: str) -> Found:
-    """What the path leads to. Raises `MissingError`, `ForbiddenError` for a role that is not enough, and `ConflictError` for a change in a
-    project that is archived."""
+    """Find and authorize a resource. Raises `MissingError`, `ForbiddenError`, `ConflictError` if archived."""
     gate = action.gate
     resource = _FINDERS[gate.of](session, name)
     project = _project_of(session, gate, resource)
@@ -82,12 +79,11 @@ def find(session: DatabaseSession, action: Action, user: User, name: str) -> Fou
     if not gate.admits(role):
         raise ForbiddenError(f"To {_to_do(action)} takes {gate}, and you are a {role}.", ["ask an owner of the project for another role"])
     if action.changes and project.archived is not None and action.name != "projects.update":
-        raise ConflictError(f"The project `{project.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
+        raise ConflictError(f"The project `{project.slug}` is archived and cannot be changed.", ["ask an owner to open it again"])
     return Found(resource, project, role)
 
 
 def project_of_slug(session: DatabaseSession, slug: str) -> Project | None:
-    """The project of an address."""
     return session.scalars(select(Project).where(Project.slug == slug)).first()
 
 
@@ -106,11 +102,11 @@ def _room_of(session: DatabaseSession, resource: StoredRoom | Comment) -> Stored
 
 
 def _by_id(kind: type[Any], ended: str = "") -> Callable[[DatabaseSession, str], Any]:
-    """A record with an id; one that has `ended` counts as absent."""
+    """Return a finder by primary key; rows whose `ended` column is set count as missing."""
 
     def find_row(session: DatabaseSession, name: str) -> Any:
-        found = session.get(kind, name)
-        return None if ended and getattr(found, ended, None) is not None else found
+        row = session.get(kind, name)
+        return None if ended and getattr(row, ended, None) is not None else row
 
     return find_row
 

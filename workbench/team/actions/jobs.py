@@ -1,15 +1,21 @@
-"""Jobs: a plan run, or compiled, where the team's devices are. A job is cancelled by who submitted it, and by owners."""
+"""Jobs: run or compile a plan on the team's devices. Submitters and owners can cancel a job. The hardware of a project has
+kind and number of devices, price, and engine.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ForbiddenError, InputError, ProjectRole
+from workbench.errors import HardwareError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.team.access import ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, jobs_of, member
+from workbench.team.actions.entry_records import known_hardware
 from workbench.team.actions.schemas import (
     After,
     Count,
@@ -17,6 +23,7 @@ from workbench.team.actions.schemas import (
     Id,
     JobKind,
     ListPage,
+    Note,
     PageQuery,
     PersonRecord,
     PlanName,
@@ -34,7 +41,7 @@ from workbench.team.actions.schemas import (
 )
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import NamedEntry, approved_program, newest_entries, plan_of_project
-from workbench.team.store.tables import StoredJob, User
+from workbench.team.store.tables import StoredJob, TeamHardware, User
 from workbench.team.web.team_services import JobRequest
 
 STATES = ("queued", "starting", "running", "done", "failed", "cancelled")
@@ -48,8 +55,6 @@ Options = Annotated[dict[str, Annotated[str, Meta(max_length=400)]], Meta(max_le
 
 
 class JobRecord(Record, frozen=True):
-    """A job, and how far it is."""
-
     id: Id
     project: Slug
     author: PersonRecord
@@ -80,8 +85,6 @@ Event = Annotated[
 
 
 class EventsRecord(Record, frozen=True):
-    """Events of a job, the number of the last one, and whether more will come."""
-
     items: list[Event]
     after: Count
     state: State
@@ -89,13 +92,11 @@ class EventsRecord(Record, frozen=True):
 
 
 class NewJob(Record, frozen=True):
-    """What somebody asks for."""
-
     plan: PlanName
     kind: Annotated[str, one_of("run", "compile")] | UnsetType = UNSET
     engine: Engine | UnsetType = UNSET
     steps: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    check: Annotated[bool, described("also check the result against the unsharded step")] | UnsetType = UNSET
+    check: Annotated[bool, described("also compare the result with the unsharded step")] | UnsetType = UNSET
     hosts: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
     processes: Annotated[int, Meta(ge=1, le=64, description="processes of each host")] | UnsetType = UNSET
     minutes: Annotated[int, Meta(ge=1, le=43_200, description="time limit in minutes")] | None = None
@@ -105,8 +106,6 @@ class NewJob(Record, frozen=True):
 
 
 class JobQuery(PageQuery, frozen=True):
-    """Which jobs are listed."""
-
     state: State | None = None
     author: Word | None = None
     digest: Sha256 | None = None
@@ -120,61 +119,60 @@ async def _submit(call: Call, new: NewJob) -> str:
 
 
 def _request(call: Call, session: DatabaseSession, new: NewJob) -> JobRequest:
-    """What the person asks for, within the limits of the server."""
     limits = read_setting(session, "jobs")
     plan, _ = plan_of_project(session, call.project.id, new.plan)
     minutes = min(_MINUTES, limits["minutes"]) if new.minutes is None else new.minutes
     if minutes > limits["minutes"]:
         ways_out = [f"ask for at most {limits['minutes']:,}", "ask an administrator"]
-        raise InputError(f"A job may take {limits['minutes']:,} minutes here, and you ask for {minutes:,}.", ways_out)
+        raise InputError(f"A job may take at most {limits['minutes']:,} minutes here; you asked for {minutes:,}.", ways_out)
     program = approved_program(session, call.project.id, plan.target) if ":" in plan.target else None
-    asked = {name: value for name, value in asdict(new).items() if name not in ("plan", "minutes") and value is not UNSET}
+    options = {name: value for name, value in asdict(new).items() if name not in ("plan", "minutes") and value is not UNSET}
     return JobRequest(
         project_id=call.project.id,
         author_id=call.person.user_id,
         digest=plan.digest,
         minutes=float(minutes),
         program_id=program.id if program else None,
-        **asked,
+        **options,
     )
 
 
 @action("jobs.submit", "POST /projects/{project}/jobs", member(ProjectRole.RUNNER), "run", prepare=_submit, status=201, subject="id")
 def _submitted(call: Call) -> JobRecord:
-    """Run or compile a plan where the team's devices are."""
+    """Run or compile a plan on the team's devices."""
     return _records(call, [call.session.get_one(StoredJob, call.prepared)])[0]
 
 
 @action("jobs.list", "GET /projects/{project}/jobs", member(ProjectRole.VIEWER), "read")
 def _list(call: Call, query: JobQuery) -> ListPage[JobRecord]:
     """List the jobs of a project."""
-    found = select(StoredJob).where(StoredJob.project_id == call.project.id)
+    statement = select(StoredJob).where(StoredJob.project_id == call.project.id)
     if query.state is not None:
-        found = found.where(StoredJob.state == query.state)
+        statement = statement.where(StoredJob.state == query.state)
     if query.author is not None:
-        found = found.where(StoredJob.author_id.in_(select(User.id).where(User.name == query.author)))
+        statement = statement.where(StoredJob.author_id.in_(select(User.id).where(User.name == query.author)))
     if query.digest is not None:
-        found = found.where(StoredJob.digest == query.digest)
-    return list_page(call.session, found, StoredJob.created, StoredJob.id, query, lambda jobs: _records(call, jobs))
+        statement = statement.where(StoredJob.digest == query.digest)
+    return list_page(call.session, statement, StoredJob.created, StoredJob.id, query, lambda jobs: _records(call, jobs))
 
 
 @action("jobs.get", "GET /jobs/{job}", member(ProjectRole.VIEWER, "job"), "read")
 def _get(call: Call) -> JobRecord:
-    """See a job."""
+    """Show a job."""
     return _records(call, [call.found.resource])[0]
 
 
 async def _read_events(
     call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=_MOST_EVENTS)] = _MOST_EVENTS
 ) -> list[dict[str, Any]]:
-    return [dict(each) for each in await jobs_of(call).events(call.found.resource.id, after, limit)]
+    return [dict(event) for event in await jobs_of(call).events(call.found.resource.id, after, limit)]
 
 
 @action("jobs.events", "GET /jobs/{job}/events", member(ProjectRole.VIEWER, "job"), "read", prepare=_read_events)
 def _events(call: Call, after: After = 0) -> EventsRecord:
-    """Read the events of a job, from a number on."""
+    """List the events of a job after a number."""
     state = call.found.resource.state
-    last = max((each["seq"] for each in call.prepared), default=after)
+    last = max((event["seq"] for event in call.prepared), default=after)
     return EventsRecord(items=call.prepared, after=last, state=state, ended=state in ENDED)
 
 
@@ -193,16 +191,78 @@ def _cancel(call: Call) -> JobRecord:
 
 
 def _records(call: Call, jobs: Sequence[StoredJob]) -> list[JobRecord]:
-    people = people_by_id(call.session, (each.author_id for each in jobs))
-    slugs = project_slugs(call.session, (each.project_id for each in jobs))
-    entries = newest_entries(call.session, {(each.project_id, each.digest) for each in jobs})
+    people = people_by_id(call.session, (job.author_id for job in jobs))
+    slugs = project_slugs(call.session, (job.project_id for job in jobs))
+    entries = newest_entries(call.session, {(job.project_id, job.digest) for job in jobs})
     return [
         JobRecord.of(
-            each,
-            project=slugs[each.project_id],
-            author=people[each.author_id],
-            plan=entries.get((each.project_id, each.digest)),
-            page=call.services.url(f"/p/{slugs[each.project_id]}/jobs/{each.id}"),
+            job,
+            project=slugs[job.project_id],
+            author=people[job.author_id],
+            plan=entries.get((job.project_id, job.digest)),
+            page=call.services.url(f"/p/{slugs[job.project_id]}/jobs/{job.id}"),
         )
-        for each in jobs
+        for job in jobs
     ]
+
+
+_OWNER = member(ProjectRole.OWNER)
+
+
+class HardwareRecord(Record, frozen=True):
+    name: str
+    hardware: str
+    chip: str
+    devices: Count
+    dollars_per_device_hour: float | None
+    engine: Engine
+    options: Annotated[dict[str, str], Meta(max_length=100)]
+    note: str
+
+
+class NewHardware(Record, frozen=True):
+    hardware: Annotated[str, Meta(min_length=1, max_length=200, description='as in a plan: "TPU v5e 4x4", "2 nodes of 8 H100"')]
+    dollars_per_device_hour: Annotated[float, Meta(ge=0.0, le=1e6)] | UnsetType | None = UNSET
+    engine: Engine = "here"
+    options: Options = msgspec.field(default_factory=dict)
+    note: Note = ""
+
+
+@action("hardware.list", "GET /projects/{project}/hardware", member(ProjectRole.VIEWER), "read")
+def _list_hardware(call: Call) -> list[HardwareRecord]:
+    """List the hardware of a project."""
+    statement = select(TeamHardware).where(TeamHardware.project_id == call.project.id).order_by(TeamHardware.name)
+    return [_record(row) for row in call.session.scalars(statement)]
+
+
+@action("hardware.set", "PUT /projects/{project}/hardware/{hardware}", _OWNER, "manage")
+def _set(call: Call, new: NewHardware) -> HardwareRecord:
+    """Add or change hardware of a project."""
+    try:
+        hardware = parse_hardware(new.hardware)
+    except HardwareError as error:
+        raise InputError(error.message, error.ways_out) from None
+    row = TeamHardware(
+        project_id=call.project.id,
+        name=call.inputs.path["hardware"],
+        hardware=hardware.name,
+        dollars_per_device_hour=None if new.dollars_per_device_hour is UNSET else new.dollars_per_device_hour,
+        engine=new.engine,
+        options=dict(new.options),
+        note=new.note,
+    )
+    return _record(call.session.merge(row))
+
+
+@action("hardware.remove", "DELETE /projects/{project}/hardware/{hardware}", _OWNER, "manage")
+def _remove(call: Call, hardware: str) -> None:
+    """Remove hardware from a project."""
+    row = call.session.get(TeamHardware, (call.project.id, hardware))
+    if row is None:
+        raise MissingError("hardware", hardware)
+    call.session.delete(row)
+
+
+def _record(row: TeamHardware) -> HardwareRecord:
+    parsed = known_hardware(row.hardware)
+    return HardwareRecord.of(row, chip=parsed.chip.name if parsed else "", devices=parsed.size if parsed else 0)

@@ -1,7 +1,4 @@
-"""The only door to the actions: who may, whether what was sent is as it has to be, then what it does, and the audit.
-
-In this order, so that nobody learns from an error what is not theirs: signed in, scope of the token, membership and role, inputs.
-"""
+"""Authorize and run actions, in an order that reveals nothing: sign-in, scope, role, inputs."""
 
 import asyncio
 import re
@@ -24,8 +21,7 @@ _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@~-]{0,79}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """For whom an action is carried out: the services of the server (`team.web.team_services.TeamServices`), the person, and the address
-    that the request is from, for the audit."""
+    """The services (`team.web.team_services.TeamServices`), user and client address of an action."""
 
     services: Any
     principal: Principal | None
@@ -33,13 +29,11 @@ class Context:
 
     @classmethod
     def of(cls, handler: Any) -> Self:
-        """Of a request that a handler of the server (`team.web.base_handler.TeamHandler`) answers."""
         return cls(handler.server, handler.principal, handler.request.remote_ip or "")
 
 
 async def admit(action: Action, context: Context, path: Mapping[str, str]) -> None:
-    """Raise what `perform` would raise whatever the body is, for a request whose body is not read yet; a path of which the body has a
-    part is left to `perform`."""
+    """Authorize a request before its body is read. `perform` does so if the project is named in the body."""
     _verify_scope(action, context.principal)
     if action.gate.who != "anyone" and (action.gate.who != "member" or action.gate.of in path):
         await asyncio.to_thread(_admit, action, context, path)
@@ -52,15 +46,13 @@ def _admit(action: Action, context: Context, path: Mapping[str, str]) -> None:
 
 
 async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
-    """Carry out an action and return its answer, JSON values.
-
-    Raises `NotSignedInError`, `ForbiddenError`, `MissingError`, `InputError`, `ConflictError`, and other `WorkbenchError`s of whoever is
-    asked (a planner, an engine); nothing has changed then.
+    """Run an action and return its answer as JSON values. Raises `NotSignedInError`, `ForbiddenError`, `MissingError`,
+    `InputError`, `ConflictError`, and other `WorkbenchError`s of the planner or engine; nothing has changed then.
     """
     _verify_scope(action, context.principal)
     try:
         return await _perform(action, context, inputs)
-    except IntegrityError:  # two at once did what only one may: the names of a project's programs, say, are unique
+    except IntegrityError:  # concurrent requests violated a unique constraint, such as a project's program names
         raise ConflictError("A concurrent request did the same, or the name is taken.", ["reload and try again"]) from None
 
 
@@ -76,7 +68,7 @@ async def _perform(action: Action, context: Context, inputs: Inputs) -> Any:
 
 
 def _authorise_first(action: Action, context: Context, inputs: Inputs) -> Call:
-    """The call, authorised, with checked inputs and within the person's quotas; its session is closed and serves no more questions."""
+    """Return the authorized call with checked inputs, within the user's quotas; its session is closed."""
     with context.services.store.read() as session:
         call = _authorised(session, action, context, inputs, None)
         _verify_quotas(session, action, context.principal)
@@ -84,7 +76,7 @@ def _authorise_first(action: Action, context: Context, inputs: Inputs) -> Call:
 
 
 def _carry_out_again(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:
-    """Carry it out; once more if somebody stored the same at the same moment, such as the same plan: now it is there."""
+    """Run the action, and retry once if a concurrent request stored the same row, such as the same plan."""
     try:
         return _carry_out(action, context, inputs, prepared)
     except IntegrityError:
@@ -92,7 +84,7 @@ def _carry_out_again(action: Action, context: Context, inputs: Inputs, prepared:
 
 
 def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:
-    """One transaction: the person is authorised once more in it, for `prepare` took its time."""
+    """Run the action in one transaction, authorizing the user again because `prepare` may take long."""
     store = context.services.store
     with store.write() if action.changes else store.read() as session:
         call = _authorised(session, action, context, inputs, prepared)
@@ -103,8 +95,8 @@ def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) 
 
 
 def _authorised(session: DatabaseSession, action: Action, context: Context, inputs: Inputs, prepared: Any) -> Call:
-    found = _authorise(session, action, context.principal, inputs)
-    return Call(context.services, context.principal, session, check_inputs(action, inputs), found, prepared)
+    target = _authorise(session, action, context.principal, inputs)
+    return Call(context.services, context.principal, session, check_inputs(action, inputs), target, prepared)
 
 
 def _verify_scope(action: Action, principal: Principal | None) -> None:
@@ -117,7 +109,6 @@ def _verify_scope(action: Action, principal: Principal | None) -> None:
 
 
 def _authorise(session: DatabaseSession, action: Action, principal: Principal | None, inputs: Inputs) -> Found:
-    """What the path leads to, for a person who may do this. See `perform` for what it raises."""
     for name, value in inputs.path.items():
         if not _PARAMETER.fullmatch(value):
             raise MissingError(name, value.encode("ascii", "backslashreplace").decode())
@@ -151,12 +142,11 @@ def _audit_entry(action: Action, context: Context, call: Call, answer: Any) -> A
 
 
 def _subject(action: Action, call: Call, answer: Any) -> str:
-    """What was changed: the last parameter of the path, or what the answer calls the new thing."""
     if action.subject and isinstance(answer, dict):
         return str(answer.get(action.subject, ""))
     return call.inputs.path[action.parameters[-1]] if action.parameters else ""
 
 
 def _way(principal: Principal | None) -> dict[str, Any]:
-    """A token's id, where one was the key: of a login nothing is noted, for its key is in the store as a digest only."""
+    """Return the token ID for the audit entry; logins are not recorded because the store has only their digest."""
     return {"token": principal.key} if principal is not None and principal.way == "token" else {}

@@ -1,11 +1,13 @@
-"""Plans in the galleries of projects. A plan is its canonical document, named by that text's SHA-256; an entry is a plan as somebody put it
-into a gallery, with a name and a note.
+"""Plans in project galleries.
+
+A plan is its canonical document, identified by the text's SHA-256. An entry is a plan in a gallery, with a name and a
+note.
 
 **Invariants**
 
-- A document is stored once, as a planner wrote it, and never changes. What was sent is not stored.
-- Pushing what one already has in the gallery makes no second entry.
-- An entry is changed and withdrawn by its author and by owners alone.
+- A document is stored once, as the planner wrote it, and never changes. The submitted text is not stored.
+- Pushing a plan again updates the author's entry instead of adding one.
+- Only authors and owners can change or withdraw an entry.
 """
 
 import json
@@ -21,7 +23,7 @@ from workbench.team.access import ConflictError, ForbiddenError, MissingError, P
 from workbench.team.actions.action import PERSON, Call, action, member, planner_of
 from workbench.team.actions.entry_records import TIERS, EntryRecord, entry_records
 from workbench.team.actions.held_roles import project_of_slug, role_in_project
-from workbench.team.actions.persons.people import escape_like
+from workbench.team.actions.people import escape_like
 from workbench.team.actions.schemas import (
     DOCUMENT,
     NAME,
@@ -44,14 +46,12 @@ from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
 from workbench.team.web.team_services import DescribedPlan
 
-# What the plans of a gallery can be searched by.
+# Gallery search.
 
 Part = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class GalleryQuery(PageQuery, frozen=True):
-    """What plans can be searched by."""
-
     q: Annotated[Word, described("words in the name, note, program, mesh or layout")] | None = None
     model: Annotated[str, Meta(min_length=1, max_length=400, description="the program: a model of the zoo, or module:function")] | None = (
         None
@@ -67,18 +67,17 @@ class GalleryQuery(PageQuery, frozen=True):
 
 
 def search(call: Call, query: GalleryQuery, projects: set[str], readable: set[str]) -> ListPage[EntryRecord]:
-    """One part of the entries of these projects that the query asks for."""
-    found = select(GalleryEntry).join(StoredPlan, StoredPlan.digest == GalleryEntry.digest).where(GalleryEntry.project_id.in_(projects))
+    statement = select(GalleryEntry).join(StoredPlan, StoredPlan.digest == GalleryEntry.digest).where(GalleryEntry.project_id.in_(projects))
     if not query.withdrawn:
-        found = found.where(GalleryEntry.withdrawn.is_(None))
+        statement = statement.where(GalleryEntry.withdrawn.is_(None))
     for key, condition in _CONDITIONS.items():
         if (value := getattr(query, key)) is not None:
-            found = condition(found, value)
+            statement = condition(statement, value)
 
     def records(entries: Sequence[GalleryEntry]) -> list[EntryRecord]:
         return entry_records(call.services, call.session, entries, readable)
 
-    return list_page(call.session, found, GalleryEntry.created, GalleryEntry.id, query, records)
+    return list_page(call.session, statement, GalleryEntry.created, GalleryEntry.id, query, records)
 
 
 def _contains(column: Any, words: str) -> Any:
@@ -88,17 +87,13 @@ def _contains(column: Any, words: str) -> Any:
 def _words(found: Select[Any], words: str) -> Select[Any]:
     columns = (GalleryEntry.name, GalleryEntry.note, StoredPlan.target, StoredPlan.mesh, StoredPlan.layout, StoredPlan.hardware)
     for word in words.split():
-        found = found.where(or_(*(_contains(each, word) for each in columns)))
+        found = found.where(or_(*(_contains(column, word) for column in columns)))
     return found
 
 
 def _dimension(found: Select[Any], name: str) -> Select[Any]:
-    """Names are kept as a JSON list: what is looked for is the name in its quotes."""
+    """Match a quoted name in the JSON list of dimensions."""
     return found.where(cast(StoredPlan.dims, String).like(f"%{escape_like(json.dumps(name))}%", escape="\\"))
-
-
-def _author(found: Select[Any], name: str) -> Select[Any]:
-    return found.where(GalleryEntry.author_id.in_(select(User.id).where(User.name == name)))
 
 
 def _tier(found: Select[Any], tier: str) -> Select[Any]:
@@ -106,9 +101,14 @@ def _tier(found: Select[Any], tier: str) -> Select[Any]:
 
 
 def _fits(found: Select[Any], fits: bool) -> Select[Any]:
-    says = StoredFigures.values["fits"].as_boolean()
-    surest = case({tier: place for place, tier in enumerate(TIERS)}, value=StoredFigures.tier)
-    of_plan = select(says).where(StoredFigures.digest == GalleryEntry.digest, says.is_not(None)).order_by(surest.desc()).limit(1)
+    fits_column = StoredFigures.values["fits"].as_boolean()
+    reliability = case({tier: place for place, tier in enumerate(TIERS)}, value=StoredFigures.tier)
+    of_plan = (
+        select(fits_column)
+        .where(StoredFigures.digest == GalleryEntry.digest, fits_column.is_not(None))
+        .order_by(reliability.desc())
+        .limit(1)
+    )
     return found.where(of_plan.scalar_subquery().is_(fits))
 
 
@@ -118,7 +118,7 @@ _CONDITIONS: dict[str, Any] = {
     "mesh": lambda found, words: found.where(_contains(StoredPlan.mesh, words)),
     "hardware": lambda found, words: found.where(_contains(StoredPlan.hardware, words)),
     "dimension": _dimension,
-    "author": _author,
+    "author": lambda found, name: found.where(GalleryEntry.author_id.in_(select(User.id).where(User.name == name))),
     "tier": _tier,
     "fits": _fits,
     "digest": lambda found, digest: found.where(GalleryEntry.digest == digest),
@@ -126,23 +126,17 @@ _CONDITIONS: dict[str, Any] = {
 
 
 class DocumentRecord(Record, frozen=True):
-    """The canonical document of a plan."""
-
     digest: Digest
     document: str
     name: str
 
 
 class ThumbnailRecord(Record, frozen=True):
-    """The picture of a plan's layout."""
-
     digest: Digest
     svg: str | None
 
 
 class NewPlan(Record, frozen=True):
-    """What is put into a gallery."""
-
     document: Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="the text of a plan document")]
     name: Named | None = None
     note: Note | None = None
@@ -161,9 +155,9 @@ async def _describe(call: Call, new: NewPlan) -> DescribedPlan:
 
 @action("plans.push", "POST /projects/{project}/plans", member(ProjectRole.EDITOR), "edit", prepare=_describe, status=201, subject="id")
 def _push(call: Call, new: NewPlan) -> EntryRecord:
-    """Put a plan document into the gallery."""
+    """Add a plan document to the gallery."""
     described: DescribedPlan = call.prepared
-    keep_plan(call.session, described)
+    store_plan(call.session, described)
     if new.forked_from is not None:
         _verify_readable(call, new.forked_from)
     name = new.name or json.loads(described.document).get("name") or described.target
@@ -179,28 +173,27 @@ def _verify_readable(call: Call, entry_id: str) -> None:
         raise MissingError("entry", entry_id)
 
 
-def keep_plan(session: DatabaseSession, described: DescribedPlan) -> None:
-    """Store a plan, unless it is there, and what the planner says of it now."""
+def store_plan(session: DatabaseSession, described: DescribedPlan) -> None:
+    """Store a plan if it is new, and update its planned figures."""
     if session.get(StoredPlan, described.digest) is None:
         names = ("digest", "document", "target", "mesh", "devices", "hardware", "layout")
         plan = StoredPlan(**{name: getattr(described, name) for name in names}, dims=list(described.dims))
         session.add(plan)
         session.flush()
     for tier, values in described.figures.items():
-        own = {"digest": described.digest, "tier": tier, "version": __version__, "job_id": None, "created": now()}
-        session.merge(StoredFigures(**own, values=dict(values), thumbnail=described.thumbnail))
+        key = {"digest": described.digest, "tier": tier, "version": __version__, "job_id": None, "created": now()}
+        session.merge(StoredFigures(**key, values=dict(values), thumbnail=described.thumbnail))
     session.flush()
 
 
 def _same_entry(call: Call, digest: str) -> GalleryEntry | None:
-    """The entry that the person has of this plan already."""
-    mine = (GalleryEntry.project_id == call.project.id, GalleryEntry.digest == digest, GalleryEntry.author_id == call.person.user_id)
-    return call.session.scalars(select(GalleryEntry).where(*mine, GalleryEntry.withdrawn.is_(None)).limit(1)).first()
+    conditions = (GalleryEntry.project_id == call.project.id, GalleryEntry.digest == digest, GalleryEntry.author_id == call.person.user_id)
+    return call.session.scalars(select(GalleryEntry).where(*conditions, GalleryEntry.withdrawn.is_(None)).limit(1)).first()
 
 
 def _add_entry(call: Call, digest: str, name: str, note: str = "", *, project_id: str = "", forked_from: str | None = None) -> GalleryEntry:
-    whose = {"project_id": project_id or call.project.id, "author_id": call.person.user_id, "forked_from": forked_from}
-    entry = GalleryEntry(digest=digest, name=name.strip()[:NAME], note=note, **whose)
+    references = {"project_id": project_id or call.project.id, "author_id": call.person.user_id, "forked_from": forked_from}
+    entry = GalleryEntry(digest=digest, name=name.strip()[:NAME], note=note, **references)
     call.session.add(entry)
     call.session.flush()
     return entry
@@ -223,18 +216,14 @@ def _list(call: Call, query: GalleryQuery) -> ListPage[EntryRecord]:
 @action("plans.mine", "GET /plans", PERSON, "read")
 def _list_mine(call: Call, query: GalleryQuery) -> ListPage[EntryRecord]:
     """Search the plans of all my projects."""
-    # an administrator sees the plans of others by the address of their project
-    mine = {each for each in _readable(call) if not call.person.admin or _is_member(call, each)}
-    return search(call, query, mine, _readable(call))
-
-
-def _is_member(call: Call, project_id: str) -> bool:
-    return call.session.get(Member, (project_id, call.person.user_id)) is not None
+    # administrators see plans of other projects only on those projects' pages
+    readable, own = _readable(call), select(Member.project_id).where(Member.user_id == call.person.user_id)
+    return search(call, query, readable & set(call.session.scalars(own)) if call.person.admin else readable, readable)
 
 
 @action("plans.get", "GET /entries/{entry}", _VIEWER, "read")
 def _get(call: Call) -> EntryRecord:
-    """See a plan of a gallery."""
+    """Show a gallery entry."""
     return _one(call, call.found.resource)
 
 
@@ -247,7 +236,7 @@ def _document(call: Call) -> DocumentRecord:
 
 @action("plans.by_digest", "GET /documents/{digest}", PERSON, "read", etag="digest")
 def _document_of_digest(call: Call, digest: str) -> DocumentRecord:
-    """Get the document of a digest, in any gallery, room or job that I may read."""
+    """Get the document of a digest in any gallery, room or job that I may read."""
     plan = readable_plan(call.session, call.session.get_one(User, call.person.user_id), digest)
     return DocumentRecord.of(plan, name=plan.target)
 
@@ -272,7 +261,7 @@ def _update(call: Call, name: Named | None = None, note: Note | None = None) -> 
 
 @action("plans.withdraw", "DELETE /entries/{entry}", _EDITOR, "edit")
 def _withdraw(call: Call) -> EntryRecord:
-    """Take a plan out of the gallery."""
+    """Remove a plan from the gallery."""
     entry = _own_entry(call)
     entry.withdrawn = entry.withdrawn or now()
     call.session.flush()
@@ -288,7 +277,7 @@ def _own_entry(call: Call) -> GalleryEntry:
 
 @action("plans.fork", "POST /entries/{entry}/forks", _VIEWER, "edit", status=201, subject="id")
 def _fork(call: Call, project: Slug, name: Named | None = None, note: Note = "") -> EntryRecord:
-    """Put a plan into another gallery, or again into this one."""
+    """Copy a plan to another gallery, or to this one."""
     origin, user = call.found.resource, call.session.get_one(User, call.person.user_id)
     target = project_of_slug(call.session, project)
     role = role_in_project(call.session, user, target.id) if target else None
@@ -296,7 +285,7 @@ def _fork(call: Call, project: Slug, name: Named | None = None, note: Note = "")
         raise MissingError("project", project)
     require(role, ProjectRole.EDITOR, "add a plan to it")
     if target.archived is not None:
-        raise ConflictError(f"The project `{target.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
+        raise ConflictError(f"The project `{target.slug}` is archived and cannot be changed.", ["ask an owner to open it again"])
     entry = _add_entry(call, origin.digest, name or origin.name, note, project_id=target.id, forked_from=origin.id)
     call.note(project=target, of=origin.id)
     return _one(call, entry)

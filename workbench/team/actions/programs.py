@@ -1,5 +1,4 @@
-"""Programs of a project's own: added from a commit of a git repository or from a wheel, and run only once an owner has approved the files
-that were fetched, by their digest."""
+"""Team programs: added from a git commit or a wheel, and run only after an owner approves the fetched files by digest."""
 
 import asyncio
 import binascii
@@ -22,8 +21,6 @@ Source = Literal["git", "wheel"]
 
 
 class ProgramRecord(Record, frozen=True):
-    """A program of a project."""
-
     id: Id
     project: Slug
     name: str
@@ -40,15 +37,11 @@ class ProgramRecord(Record, frozen=True):
 
 
 class ProgramList(Record, frozen=True):
-    """The programs of a project, and whether its owners approve them."""
-
     items: list[ProgramRecord]
     owners_approve: bool
 
 
 class NewProgram(Record, frozen=True):
-    """A program to add."""
-
     name: Annotated[Word, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
     target: Annotated[str, Meta(min_length=3, max_length=200, pattern=_TARGET, description="module:function, which builds the program")]
     kind: Source
@@ -70,22 +63,21 @@ class NewProgram(Record, frozen=True):
 @action("programs.list", "GET /projects/{project}/programs", member(ProjectRole.VIEWER), "read")
 def _list(call: Call) -> ProgramList:
     """List the programs of a project."""
-    wanted = select(RegisteredProgram).where(RegisteredProgram.project_id == call.project.id)
-    found = call.session.scalars(wanted.order_by(RegisteredProgram.created.desc(), RegisteredProgram.id)).all()
+    statement = select(RegisteredProgram).where(RegisteredProgram.project_id == call.project.id)
+    programs = call.session.scalars(statement.order_by(RegisteredProgram.created.desc(), RegisteredProgram.id)).all()
     approve = _owners_approve(call.session, call.project, call.services.owners_approve)
-    return ProgramList(items=_records(call.session, found), owners_approve=approve)
+    return ProgramList(items=_records(call.session, programs), owners_approve=approve)
 
 
 @action("programs.waiting", "GET /programs", ADMIN, "manage")
 def _list_waiting(call: Call) -> list[ProgramRecord]:
     """List the programs of all projects that wait for approval."""
-    wanted = select(RegisteredProgram).where(RegisteredProgram.state == "fetched").order_by(RegisteredProgram.created)
-    return _records(call.session, call.session.scalars(wanted).all())
+    statement = select(RegisteredProgram).where(RegisteredProgram.state == "fetched").order_by(RegisteredProgram.created)
+    return _records(call.session, call.session.scalars(statement).all())
 
 
 def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> bool:
-    """Whether owners of a project approve its programs. A project of one person is as good as a personal one: nobody else looks at what
-    is approved there."""
+    """Return whether owners approve programs. One-member projects count as personal: nobody else reviews there."""
     if policy != "shared":
         return policy == "all"
     members = select(func.count()).select_from(Member).where(Member.project_id == project.id)
@@ -95,9 +87,9 @@ def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> 
 async def _ask_to_add(call: Call, new: NewProgram) -> str:
     if (new.kind == "wheel") != (new.wheel is not None):
         raise InputError("Send a wheel as `wheel`, in base64; a git repository takes no `wheel`.", ["see /api/v1/openapi.json"])
-    given = await asyncio.to_thread(_decoded, new.wheel) if new.wheel is not None else None
-    to_add = (call.project.id, call.person.user_id, new.name, new.target, new.kind, new.locator, given)
-    return await programs_of(call).add(*to_add)
+    wheel = await asyncio.to_thread(_decoded, new.wheel) if new.wheel is not None else None
+    arguments = (call.project.id, call.person.user_id, new.name, new.target, new.kind, new.locator, wheel)
+    return await programs_of(call).add(*arguments)
 
 
 def _decoded(text_of_wheel: str) -> bytes:
@@ -113,7 +105,6 @@ async def _ask_to_approve(call: Call, digest: Digest) -> None:
 
 
 def _verify_may_approve(call: Call) -> None:
-    """Raises `ForbiddenError` for an owner where an administrator has to approve."""
     policy = call.services.owners_approve
     with call.services.store.read() as session:
         if call.person.admin or _owners_approve(session, call.project, policy):
@@ -126,14 +117,14 @@ def _verify_may_approve(call: Call) -> None:
 
 
 async def _ask_to_withdraw(call: Call) -> None:
-    await programs_of(call).withdraw(call.found.resource.id, call.person.user_id)
+    await programs_of(call).withdraw(call.found.resource.id)
 
 
 @action(
     "programs.add", "POST /projects/{project}/programs", member(ProjectRole.OWNER), "manage", prepare=_ask_to_add, status=201, subject="id"
 )
 def _added(call: Call) -> ProgramRecord:
-    """Add a program, from git or from a wheel."""
+    """Add a program from git or from a wheel."""
     return _records(call.session, [call.session.get_one(RegisteredProgram, call.prepared)])[0]
 
 
@@ -159,9 +150,11 @@ def _get(call: Call) -> ProgramRecord:
 
 
 def _records(session: DatabaseSession, programs: Sequence[RegisteredProgram]) -> list[ProgramRecord]:
-    people = people_by_id(session, (name for each in programs for name in (each.by, each.approved_by)))
-    slugs = project_slugs(session, (each.project_id for each in programs))
+    people = people_by_id(session, (user_id for program in programs for user_id in (program.by, program.approved_by)))
+    slugs = project_slugs(session, (program.project_id for program in programs))
     return [
-        ProgramRecord.of(each, project=slugs[each.project_id], by=people[each.by], approved_by=people.get(each.approved_by or ""))
-        for each in programs
+        ProgramRecord.of(
+            program, project=slugs[program.project_id], by=people[program.by], approved_by=people.get(program.approved_by or "")
+        )
+        for program in programs
     ]

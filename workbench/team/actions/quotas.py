@@ -1,8 +1,4 @@
-"""What one person may have on the server. `ALL_QUOTAS` drives the checks, the answer of `me.quota`, its page, and the tests.
-
-An action that adds to what is counted names its quotas here; `perform` and what people do in rooms ask `verify_quotas` before the work
-starts.
-"""
+"""Per-user quotas, checked before work starts; `ALL_QUOTAS` drives checks, `me.quota`, its page and tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,8 +32,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota: `setting` and `key` say where an administrator sets it, `used` counts what a person has, `actions` add to that. `unit` is
-    the bytes of one, where bytes are counted."""
+    """A limit at `setting` and `key`: `used` counts, `actions` add, `unit` is the bytes per count or 0."""
 
     name: str
     about: str
@@ -52,11 +47,9 @@ class Quota:
         return int(read_setting(session, self.setting)[self.key]) * (self.unit or 1)
 
     def text(self, amount: int) -> str:
-        """An amount as a person reads it."""
         return format_bytes(amount) if self.unit else f"{amount:,}"
 
     def verify(self, session: DatabaseSession, user_id: str) -> None:
-        """Raises `ConflictError` for somebody who has as much as one person may."""
         used, limit = self.used(session, user_id), self.limit(session)
         if used >= limit:
             ways_out = [self.way_out, "ask an administrator for more"]
@@ -64,15 +57,13 @@ class Quota:
 
 
 def verify_quotas(session: DatabaseSession, action: str, user_id: str) -> None:
-    """Raises `ConflictError` for somebody who has as much as one person may of what this action adds."""
+    """Raise `ConflictError` if the user has reached a limit that this action adds to."""
     for quota in ALL_QUOTAS:
         if action in quota.actions:
             quota.verify(session, user_id)
 
 
 class QuotaRecord(Record, frozen=True):
-    """How much somebody has of a quota."""
-
     name: str
     about: str
     used: Count
@@ -82,13 +73,12 @@ class QuotaRecord(Record, frozen=True):
 
 def quota_records(session: DatabaseSession, user_id: str) -> list[QuotaRecord]:
     return [
-        QuotaRecord.of(each, used=each.used(session, user_id), limit=each.limit(session), unit="bytes" if each.unit else "count")
-        for each in ALL_QUOTAS
+        QuotaRecord.of(quota, used=quota.used(session, user_id), limit=quota.limit(session), unit="bytes" if quota.unit else "count")
+        for quota in ALL_QUOTAS
     ]
 
 
 def _rows(of: Callable[[str], tuple[Any, ...]]) -> Callable[[DatabaseSession, str], int]:
-    """Counts the rows of a person, by the conditions that they meet."""
     return lambda session, user_id: session.scalar(select(func.count()).where(*of(user_id))) or 0
 
 
@@ -102,9 +92,10 @@ _jobs = _rows(lambda user_id: (StoredJob.author_id == user_id, StoredJob.state.n
 
 
 def _bytes(session: DatabaseSession, user_id: str) -> int:
-    """Everything that stays in the store, also what is no longer shown: files of programs, plans with their pictures, comments, and what
-    was done in rooms. Characters are counted as bytes."""
-    plans = union(*(select(each.digest).where(each.author_id == user_id, each.digest.is_not(None)) for each in (GalleryEntry, GivenAnswer)))
+    """Return the bytes stored for a user, including hidden items. Characters are counted as bytes."""
+    plans = union(
+        *(select(table.digest).where(table.author_id == user_id, table.digest.is_not(None)) for table in (GalleryEntry, GivenAnswer))
+    )
     digests = select(plans.subquery().c.digest)
     sums = (
         select(func.sum(RegisteredProgram.size)).where(RegisteredProgram.by == user_id, RegisteredProgram.state != "withdrawn"),
@@ -113,7 +104,7 @@ def _bytes(session: DatabaseSession, user_id: str) -> int:
         select(func.sum(func.length(Comment.text))).where(Comment.author_id == user_id),
         select(func.sum(func.length(cast(LogEntry.body, Text)))).where(LogEntry.author_id == user_id),
     )
-    return sum(int(session.scalar(each) or 0) for each in sums)
+    return sum(int(session.scalar(statement) or 0) for statement in sums)
 
 
 ALL_QUOTAS = (

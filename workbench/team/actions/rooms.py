@@ -1,4 +1,6 @@
-"""Rooms: opened from a plan, listed, named, closed, and their logs. What people do in a room goes over a connection of its own."""
+"""Rooms: open, list, rename, close, read logs, and comment on the nodes of the history. Edits in a room use a separate
+connection. Authors and owners can delete a comment.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from workbench.team.access import ConflictError, ForbiddenError, ProjectRole
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.schemas import (
     NAME,
+    NOTE,
     After,
     Count,
     Digest,
@@ -32,12 +35,10 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import approved_program, plan_of_project
 from workbench.team.store.store import Store, now
-from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
+from workbench.team.store.tables import Comment, LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
 
 class RoomRecord(Record, frozen=True):
-    """A room, and who is in it now."""
-
     id: Id
     project: Slug
     name: str
@@ -55,8 +56,6 @@ class RoomRecord(Record, frozen=True):
 
 
 class LogRecord(Record, frozen=True):
-    """Something that was done in a room."""
-
     seq: Count
     author: PersonRecord
     kind: str
@@ -66,46 +65,42 @@ class LogRecord(Record, frozen=True):
 
 
 class LogPart(Record, frozen=True):
-    """A part of a room's log, and whether there is more."""
-
     items: list[LogRecord]
     after: Count
     more: bool
 
 
 class RoomQuery(PageQuery, frozen=True):
-    """Which rooms are listed."""
-
     closed: bool = False
 
 
 def room_records(call: Call, rooms: Sequence[StoredRoom]) -> list[RoomRecord]:
-    """Rooms as answers have them."""
-    session, ids = call.session, [each.id for each in rooms]
-    present = {each: call.services.rooms.people_in(each) if call.services.rooms is not None else () for each in ids}
-    people = people_by_id(session, (*(each.by for each in rooms), *(user for users in present.values() for user in users)))
+    session, ids = call.session, [row.id for row in rooms]
+    present = {room_id: call.services.rooms.people_in(room_id) if call.services.rooms is not None else () for room_id in ids}
+    people = people_by_id(session, (*(room.by for room in rooms), *(user for users in present.values() for user in users)))
     last = _last_of_logs(session, ids)
-    slugs = project_slugs(session, (each.project_id for each in rooms))
-    wanted = {each.program_id for each in rooms if each.program_id}
-    programs = {each.id: each.name for each in session.scalars(select(RegisteredProgram).where(RegisteredProgram.id.in_(wanted)))}
+    slugs = project_slugs(session, (room.project_id for room in rooms))
+    program_ids = {room.program_id for room in rooms if room.program_id}
+    programs = {
+        program.id: program.name for program in session.scalars(select(RegisteredProgram).where(RegisteredProgram.id.in_(program_ids)))
+    }
     return [
         RoomRecord.of(
-            each,
-            project=slugs[each.project_id],
-            program=programs.get(each.program_id or ""),
-            present=last.get(each.id, (0, each.first))[1],
-            edits=last.get(each.id, (0, each.first))[0],
-            by=people[each.by],
+            room,
+            project=slugs[room.project_id],
+            program=programs.get(room.program_id or ""),
+            present=last.get(room.id, (0, room.first))[1],
+            edits=last.get(room.id, (0, room.first))[0],
+            by=people[room.by],
             role=str(call.found.role) if call.found.role else None,
-            people=[people[user] for user in present[each.id] if user in people],
-            page=call.services.url(f"/room/{each.id}"),
+            people=[people[user] for user in present[room.id] if user in people],
+            page=call.services.url(f"/room/{room.id}"),
         )
-        for each in rooms
+        for room in rooms
     ]
 
 
 def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[int, str]]:
-    """The last number in the log of each room, and the plan that was present then."""
     newest = (
         select(LogEntry.room_id, func.max(LogEntry.seq).label("seq")).where(LogEntry.room_id.in_(ids)).group_by(LogEntry.room_id).subquery()
     )
@@ -117,28 +112,28 @@ def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[i
 
 @action("rooms.list", "GET /projects/{project}/rooms", member(ProjectRole.VIEWER), "read")
 def _list(call: Call, query: RoomQuery) -> ListPage[RoomRecord]:
-    """List the rooms of a project, but for those of assignments."""
-    found = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
+    """List the rooms of a project, except those of assignments."""
+    statement = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
     if not query.closed:
-        found = found.where(StoredRoom.closed.is_(None))
-    return list_page(call.session, found, StoredRoom.touched, StoredRoom.id, query, lambda rooms: room_records(call, rooms))
+        statement = statement.where(StoredRoom.closed.is_(None))
+    return list_page(call.session, statement, StoredRoom.touched, StoredRoom.id, query, lambda rooms: room_records(call, rooms))
 
 
 @action("rooms.open", "POST /projects/{project}/rooms", member(ProjectRole.EDITOR), "edit", status=201, subject="id")
 def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
     """Open a room from a plan."""
     stored, entry = plan_of_project(call.session, call.project.id, plan)
-    most = read_setting(call.session, "rooms")["per_project"]
+    limit = read_setting(call.session, "rooms")["per_project"]
     is_open = (StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
-    if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= most:
-        raise ConflictError(f"{most:,} rooms of this project are open, which is the limit.", ["close one", "ask an administrator"])
+    if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= limit:
+        raise ConflictError(f"{limit:,} rooms of this project are open, which is the limit.", ["close one", "ask an administrator"])
     program = approved_program(call.session, call.project.id, stored.target) if ":" in stored.target else None
-    called = (name or (entry.name if entry else stored.target))[:NAME].strip() or stored.target[:NAME]
-    return room_records(call, [add_room(call, called, stored.digest, program.id if program else None)])[0]
+    room_name = (name or (entry.name if entry else stored.target))[:NAME].strip() or stored.target[:NAME]
+    return room_records(call, [add_room(call, room_name, stored.digest, program.id if program else None)])[0]
 
 
 def add_room(call: Call, name: str, first: str, program_id: str | None = None) -> StoredRoom:
-    """A new room of the project, by the person, that begins with the plan of a digest."""
+    """Create a room of the project that starts from a plan digest."""
     room = StoredRoom(project_id=call.project.id, name=name, program_id=program_id, first=first, by=call.person.user_id)
     call.session.add(room)
     call.session.flush()
@@ -147,12 +142,12 @@ def add_room(call: Call, name: str, first: str, program_id: str | None = None) -
 
 @action("rooms.get", "GET /rooms/{room}", member(ProjectRole.VIEWER, "room", guests=True), "read")
 def _get(call: Call) -> RoomRecord:
-    """See a room."""
+    """Show a room."""
     return room_records(call, [call.found.resource])[0]
 
 
 async def show_in_rooms(call: Call, *which: Any) -> None:
-    """Have the rooms of these conditions show what has changed, to those who have them open."""
+    """Refresh the open rooms that match the conditions."""
     if call.services.rooms is not None:
         await call.services.rooms.changed(await asyncio.to_thread(_ids, call.services.store, which))
 
@@ -168,7 +163,7 @@ async def _announce(call: Call, _answer: Any) -> None:
 
 @action("rooms.update", "PATCH /rooms/{room}", member(ProjectRole.EDITOR, "room"), "edit", afterwards=_announce)
 def _update(call: Call, *, name: Named | None = None, closed: bool | None = None) -> RoomRecord:
-    """Rename, close or open a room again."""
+    """Rename, close or reopen a room."""
     room: StoredRoom = call.found.resource
     room.name = (name or room.name).strip()
     if closed is not None and closed != (room.closed is not None):
@@ -182,9 +177,65 @@ def _update(call: Call, *, name: Named | None = None, closed: bool | None = None
 
 @action("rooms.log", "GET /rooms/{room}/log", member(ProjectRole.VIEWER, "room", guests=True), "read")
 def _log(call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=1000)] = 100) -> LogPart:
-    """Read what happened in a room, from a number on."""
-    later = select(LogEntry).where(LogEntry.room_id == call.found.resource.id, LogEntry.seq > after)
-    rows = call.session.scalars(later.order_by(LogEntry.seq).limit(limit + 1)).all()
-    people = people_by_id(call.session, (each.author_id for each in rows))
-    items = [LogRecord.of(each, author=people[each.author_id]) for each in rows[:limit]]
+    """Read the log of a room after a number."""
+    statement = select(LogEntry).where(LogEntry.room_id == call.found.resource.id, LogEntry.seq > after)
+    rows = call.session.scalars(statement.order_by(LogEntry.seq).limit(limit + 1)).all()
+    people = people_by_id(call.session, (entry.author_id for entry in rows))
+    items = [LogRecord.of(entry, author=people[entry.author_id]) for entry in rows[:limit]]
     return LogPart(items=items, after=items[-1].seq if items else after, more=len(rows) > limit)
+
+
+MOST = 1000
+Node = Annotated[int, Meta(ge=0, le=10**9, description="the number of the node")]
+
+
+class CommentRecord(Record, frozen=True):
+    id: Id
+    node: Count
+    author: PersonRecord
+    text: str
+    created: Time
+
+
+async def _show_in_room(call: Call, _answer: Any) -> None:
+    resource = call.found.resource
+    await show_in_rooms(call, StoredRoom.id == (resource.room_id if isinstance(resource, Comment) else resource.id))
+
+
+@action("comments.list", "GET /rooms/{room}/comments", member(ProjectRole.VIEWER, "room", guests=True), "read")
+def _list_comments(call: Call, node: Node | None = None) -> list[CommentRecord]:
+    """List the comments of a room, or of one node."""
+    statement = select(Comment).where(Comment.room_id == call.found.resource.id, Comment.removed.is_(None))
+    if node is not None:
+        statement = statement.where(Comment.node == node)
+    newest = call.session.scalars(statement.order_by(Comment.created.desc(), Comment.id).limit(MOST)).all()
+    people = people_by_id(call.session, (comment.author_id for comment in newest))
+    return [CommentRecord.of(comment, author=people[comment.author_id]) for comment in reversed(newest)]
+
+
+@action(
+    "comments.add",
+    "POST /rooms/{room}/comments",
+    member(ProjectRole.EDITOR, "room", guests=True),
+    "edit",
+    status=201,
+    subject="id",
+    afterwards=_show_in_room,
+)
+def _add_comment(call: Call, node: Node, text: Annotated[str, Meta(min_length=1, max_length=NOTE, pattern=r"\S")]) -> CommentRecord:
+    """Add a comment to a node."""
+    comment = Comment(room_id=call.found.resource.id, author_id=call.person.user_id, node=node, text=text)
+    call.session.add(comment)
+    call.session.flush()
+    return CommentRecord.of(comment, author=people_by_id(call.session, [comment.author_id])[comment.author_id])
+
+
+@action(
+    "comments.remove", "DELETE /comments/{comment}", member(ProjectRole.EDITOR, "comment", guests=True), "edit", afterwards=_show_in_room
+)
+def _remove_comment(call: Call) -> None:
+    """Delete a comment."""
+    comment: Comment = call.found.resource
+    if comment.author_id != call.person.user_id and not call.may(ProjectRole.OWNER):
+        raise ForbiddenError("This comment was written by another person.", ["ask its author", "ask an owner of the project"])
+    comment.removed = now()

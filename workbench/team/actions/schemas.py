@@ -1,10 +1,12 @@
-"""What people send and get, as types, and the JSON schemas that follow from them: they are checked, and printed in the OpenAPI document.
-How people and projects are named in answers, and long lists in parts.
+"""Request and response types, their JSON schemas, and pagination. The same schemas validate requests and form the
+OpenAPI document.
 
 **Invariants**
 
-- Every object is closed (`additionalProperties: false`), every text and list that is sent has a greatest length, every number is finite.
-- What has a default may be left out. Where that is `None`, null is not sent: what may also be null has the default `UNSET`.
+- Every object is closed (`additionalProperties: false`), every submitted string and list has a maximum length, every
+  number is finite.
+- A field with a default is optional. A default of `None` does not accept null; a nullable field has the default
+  `UNSET`.
 """
 
 import base64
@@ -31,25 +33,23 @@ Item = TypeVar("Item")
 
 NAME, NOTE, SECRET = 80, 4_000, 100
 DOCUMENT = 1 << 20
-"""Characters of a plan document, as `core.parse_untrusted` reads at most."""
+"""Maximum length of a plan document in characters, the same as in `core.parse_untrusted`."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A closed object of a body or an answer."""
+    """A closed object of a request or response."""
 
     @classmethod
     def of(cls, row: Any, **known: Any) -> Self:
-        """The record of a row of the store: a field that is not among the `known` ones is the row's attribute of that name."""
+        """Create a record from a database row; fields missing in `known` are the row's attributes."""
         return cls(**{name: known[name] if name in known else getattr(row, name) for name in cls.__struct_fields__})
 
 
 def one_of(*words: str) -> Meta:
-    """Of a text that is one of these words."""
     return Meta(extra_json_schema={"enum": list(words)})
 
 
 def described(text: str) -> Meta:
-    """What the OpenAPI document says of a value besides its type."""
     return Meta(description=text)
 
 
@@ -74,32 +74,28 @@ RoleName = Annotated[str, one_of(*map(str, ProjectRole))]
 JobKind = Annotated[str, one_of("run", "compile", "search")]
 Days = Annotated[int, Meta(ge=1, le=366, description="days until it ends")]
 Figures = dict[str, Any]
-"""What a tier says of a plan, by the name of the figure."""
+"""Figures of a plan at one tier, by name."""
 
 
 class PersonRecord(Record, frozen=True):
-    """A person as colleagues see them."""
-
     name: str
     display: str
 
 
 class ListPage(Record, Generic[Item], frozen=True):
-    """A part of a long list, and the cursor of the next part."""
-
     items: list[Item]
     next: Annotated[str, Meta(max_length=200)] | None
 
 
 class PageQuery(Record, frozen=True):
-    """What every long list may be asked for with."""
+    """Query parameters of all paginated lists."""
 
     limit: Annotated[int, Meta(ge=1, le=100, description="items of one answer")] = 50
     cursor: Annotated[str, Meta(min_length=1, max_length=200, description="`next` of the previous answer")] | None = None
 
 
 class ErrorText(Record, frozen=True):
-    """What was wrong, and the ways out; `request` is the number under which the server's log has it."""
+    """An error with suggested fixes; `request` is the request ID in the server's log."""
 
     message: str
     ways_out: list[str]
@@ -108,20 +104,18 @@ class ErrorText(Record, frozen=True):
 
 
 class ErrorRecord(Record, frozen=True):
-    """The answer to what is refused."""
-
     error: ErrorText
 
 
 @cache
 def arguments_of(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any], ...]:
-    """Name, type and default of each argument after the first, which is the call; `Parameter.empty` for none."""
+    """Return name, type and default of each argument after the call; `Parameter.empty` means no default."""
     kinds = get_type_hints(function, include_extras=True)
-    return tuple((name, kinds[name], each.default) for name, each in list(signature(function).parameters.items())[1:])
+    return tuple((name, kinds[name], parameter.default) for name, parameter in list(signature(function).parameters.items())[1:])
 
 
 def inputs_schema(functions: Iterable[Callable[..., Any]], without: Collection[str] = ()) -> Schema:
-    """The closed object of what functions take, but for the arguments `without`. An argument that is a record stands for its fields."""
+    """Return the schema of all arguments of the functions except `without`; a record argument contributes its fields."""
     parts: dict[str, tuple[Any, Any]] = {}
     for function in functions:
         for name, kind, default in arguments_of(function):
@@ -133,16 +127,15 @@ def inputs_schema(functions: Iterable[Callable[..., Any]], without: Collection[s
 
 
 def answer_schema(function: Callable[..., Any]) -> Schema:
-    """The schema of what a function answers: a list is the `items` of an object, nothing is an empty one."""
+    """Return the schema of a function's answer; a list becomes the `items` of an object, `None` an empty object."""
     kind = get_type_hints(function, include_extras=True)["return"]
     if kind is NoneType:
         return _object({})
-    found = schema_of(kind)
-    return found if found.get("type") != "array" else {**_object({}), "properties": {"items": found}, "required": ["items"]}
+    schema = schema_of(kind)
+    return schema if schema.get("type") != "array" else {**_object({}), "properties": {"items": schema}, "required": ["items"]}
 
 
 def as_json(answer: Any) -> Any:
-    """An answer as JSON values, in the form that `answer_schema` describes."""
     if answer is None:
         return {}
     return msgspec.to_builtins({"items": answer} if isinstance(answer, list) else answer)
@@ -153,11 +146,10 @@ def is_record(kind: Any) -> bool:
 
 
 def schema_of(kind: Any) -> Schema:
-    """The JSON schema of a type."""
     metas: tuple[Meta, ...] = ()
     if get_origin(kind) is Annotated:
-        kind, *found = get_args(kind)
-        metas = tuple(found)
+        kind, *annotations = get_args(kind)
+        metas = tuple(annotations)
     schema = {**_plain(kind)}
     for meta in metas:
         schema |= _keywords(schema.get("type", ""), meta)
@@ -169,24 +161,24 @@ def schema_of(kind: Any) -> Schema:
 
 
 def largest_json(schema: Schema) -> int:
-    """The bytes of the largest JSON text that fits a schema: two for each character, which may be escaped, but one in base64."""
+    """Return the maximum bytes of matching JSON: two per character, which may be escaped, one in base64."""
     names = schema.get("properties", {})
-    inner = [largest_json(each) + len(name) + _MARKS for name, each in names.items()]
-    if isinstance(more := schema.get("additionalProperties"), Mapping):
-        inner.append(schema.get("maxProperties", 0) * (largest_json(more) + 2 * NAME))
+    sizes = [largest_json(property_schema) + len(name) + _MARKS for name, property_schema in names.items()]
+    if isinstance(additional := schema.get("additionalProperties"), Mapping):
+        sizes.append(schema.get("maxProperties", 0) * (largest_json(additional) + 2 * NAME))
     if "items" in schema:
-        inner.append(schema["maxItems"] * (largest_json(schema["items"]) + _MARKS))
-    inner.append(max(map(largest_json, schema.get("anyOf", ())), default=0))
-    return sum(inner) + schema.get("maxLength", _SCALAR) * (1 if "contentEncoding" in schema else 2)
+        sizes.append(schema["maxItems"] * (largest_json(schema["items"]) + _MARKS))
+    sizes.append(max(map(largest_json, schema.get("anyOf", ())), default=0))
+    return sum(sizes) + schema.get("maxLength", _SCALAR) * (1 if "contentEncoding" in schema else 2)
 
 
 def _plain(kind: Any) -> Schema:
-    """The schema of a type without limits of its own; a list has a thousand items at most, unless its limits say something else."""
+    """Return the schema of an unannotated type; a list has at most 1,000 items by default."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
     if origin in (Union, UnionType):
-        choices = [schema_of(each) for each in inner if each is not UnsetType]
+        choices = [schema_of(option) for option in inner if option is not UnsetType]
         return choices[0] if len(choices) == 1 else {"anyOf": choices}
     if origin is Literal:
         return {"type": "string", "enum": list(inner)}
@@ -199,8 +191,7 @@ def _plain(kind: Any) -> Schema:
 
 
 def _fields_of(kind: Any) -> dict[str, tuple[Any, Any]]:
-    """Type and default of each field of a record."""
-    return {each.name: (each.type, Parameter.empty if each.required else each.default) for each in fields(kind)}
+    return {field.name: (field.type, Parameter.empty if field.required else field.default) for field in fields(kind)}
 
 
 def _object(parts: Mapping[str, tuple[Any, Any]]) -> Schema:
@@ -210,22 +201,21 @@ def _object(parts: Mapping[str, tuple[Any, Any]]) -> Schema:
 
 
 def _without_null(schema: Schema) -> Schema:
-    left = [each for each in schema.get("anyOf", ()) if each != _SCALARS[NoneType]]
-    return left[0] if len(left) == 1 else schema
+    options = [option for option in schema.get("anyOf", ()) if option != _SCALARS[NoneType]]
+    return options[0] if len(options) == 1 else schema
 
 
 def _keywords(kind: str, meta: Meta) -> dict[str, Any]:
-    """What a limit is called in a schema of this type."""
-    things = {"string": "Length", "array": "Items", "object": "Properties"}.get(kind, "")
-    given = {
-        f"min{things}": meta.min_length,
-        f"max{things}": meta.max_length,
+    suffix = {"string": "Length", "array": "Items", "object": "Properties"}.get(kind, "")
+    keywords = {
+        f"min{suffix}": meta.min_length,
+        f"max{suffix}": meta.max_length,
         "minimum": meta.ge,
         "maximum": meta.le,
         "pattern": meta.pattern,
         "description": meta.description,
     }
-    return {key: value for key, value in given.items() if value is not None} | (meta.extra_json_schema or {})
+    return {key: value for key, value in keywords.items() if value is not None} | (meta.extra_json_schema or {})
 
 
 _MARKS, _SCALAR = 8, 40  # bytes of quotes, colons, commas and spaces; characters of a number or a word
@@ -242,32 +232,30 @@ ERROR = schema_of(ErrorRecord)
 NOTHING = _object({})
 
 
-# How people and projects are named in answers.
+# Users and projects in answers.
 
 
 def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, PersonRecord]:
-    """Name and display name of each, by id."""
-    wanted = {each for each in ids if each}
-    found = session.execute(select(User.id, User.name, User.display).where(User.id.in_(wanted))) if wanted else ()
-    return {user_id: PersonRecord(name=name, display=display) for user_id, name, display in found}
+    user_ids = {identifier for identifier in ids if identifier}
+    rows = session.execute(select(User.id, User.name, User.display).where(User.id.in_(user_ids))) if user_ids else ()
+    return {user_id: PersonRecord(name=name, display=display) for user_id, name, display in rows}
 
 
 def project_slugs(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, str]:
-    """The name in addresses of each project, by id."""
-    wanted = {each for each in ids if each}
-    found = session.execute(select(Project.id, Project.slug).where(Project.id.in_(wanted))) if wanted else ()
-    return {project_id: slug for project_id, slug in found}  # noqa: C416 - rows are no pairs for the type checker
+    project_ids = {identifier for identifier in ids if identifier}
+    rows = session.execute(select(Project.id, Project.slug).where(Project.id.in_(project_ids))) if project_ids else ()
+    return {project_id: slug for project_id, slug in rows}  # noqa: C416 - rows are no pairs for the type checker
 
 
 def user_of_name(session: DatabaseSession, name: str) -> User:
-    """The person whom colleagues type as this. Raises `MissingError`."""
-    found = session.scalars(select(User).where(User.name == name)).first()
-    if found is None:
+    """Return a user by name. Raises `MissingError`."""
+    user = session.scalars(select(User).where(User.name == name)).first()
+    if user is None:
         raise MissingError("person", name)
-    return found
+    return user
 
 
-# Long lists in parts, the newest first. A cursor is the time and the id of the last item: what is added meanwhile moves nothing.
+# Pagination, newest first. A cursor is the time and ID of the last item, so that new items do not shift pages.
 
 _LATEST = 1e12
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,80}")
@@ -281,25 +269,26 @@ def list_page(
     query: PageQuery,
     to_records: Callable[[Sequence[Any]], list[Item]],
 ) -> ListPage[Item]:
-    """One part of what a statement selects, ordered by the column `time` and then `key`. Raises `InputError` for a cursor that is none."""
+    """Return a page of a statement's rows, ordered by `time` and `key`. Raises `InputError` for an invalid cursor."""
     if query.cursor is not None:
-        before, last = parse_cursor(query.cursor)
+        last_time, last = parse_cursor(query.cursor)
         if not isinstance(last, key.type.python_type):
             raise _no_cursor()
-        statement = statement.where(or_(time < before, and_(time == before, key < last)))
+        statement = statement.where(or_(time < last_time, and_(time == last_time, key < last)))
     columns = statement.add_columns(time.label("page_time"), key.label("page_key"))
     rows = session.execute(columns.order_by(time.desc(), key.desc()).limit(query.limit + 1)).all()
-    shown = rows[: query.limit]
-    return ListPage(items=to_records([row[0] for row in shown]), next=make_cursor(*shown[-1][-2:]) if len(rows) > query.limit else None)
+    page_rows = rows[: query.limit]
+    return ListPage(
+        items=to_records([row[0] for row in page_rows]), next=make_cursor(*page_rows[-1][-2:]) if len(rows) > query.limit else None
+    )
 
 
 def make_cursor(time: float, key: object) -> str:
-    """A cursor, in letters that an address takes."""
     return base64.urlsafe_b64encode(json.dumps([time, key]).encode()).decode().rstrip("=")
 
 
 def parse_cursor(text: str) -> tuple[float, Any]:
-    """The inverse of `make_cursor`.
+    """Decode a cursor of `make_cursor`. Raises `InputError`.
 
     >>> parse_cursor(make_cursor(1.5, "abc"))
     (1.5, 'abc')

@@ -1,4 +1,4 @@
-"""Limits that an administrator sets for the whole server, each with the value that holds until then."""
+"""Server-wide limits that administrators can change, with their defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,16 +55,15 @@ class LinkLimits(Record, frozen=True):
 
 @dataclass(frozen=True)
 class SettingKind:
-    """A setting: its fields have the values that hold until somebody sets others, and all of them are set together."""
+    """A setting: a record of limits that are set together; the field defaults are the setting's defaults."""
 
     key: str
     limits: Record
 
     @property
     def about(self) -> str:
-        """What it says, within a sentence."""
-        says = (type(self.limits).__doc__ or "").removesuffix(".")
-        return says[0].lower() + says[1:]
+        text = (type(self.limits).__doc__ or "").removesuffix(".")
+        return text[0].lower() + text[1:]
 
     @cached_property
     def schema(self) -> Schema:
@@ -72,7 +71,6 @@ class SettingKind:
 
     @property
     def default(self) -> dict[str, int]:
-        """What it is until somebody sets it."""
         return asdict(self.limits)
 
 
@@ -83,13 +81,11 @@ ALL_SETTINGS = (
     SettingKind("jobs", PersonalJobLimits()),
     SettingKind("links", LinkLimits()),
 )
-_KINDS = {each.key: each for each in ALL_SETTINGS}
+_KINDS = {kind.key: kind for kind in ALL_SETTINGS}
 Values = Annotated[dict[str, int], Meta(max_length=100)]
 
 
 class SettingRecord(Record, frozen=True):
-    """A setting as it is now."""
-
     key: str
     about: str
     value: Values
@@ -99,7 +95,6 @@ class SettingRecord(Record, frozen=True):
 
 
 def read_setting(session: DatabaseSession, key: str) -> Mapping[str, Any]:
-    """The value of a setting that holds now."""
     row = session.get(Setting, key)
     return {**_KINDS[key].default, **(row.value if row else {})}
 
@@ -108,7 +103,7 @@ def read_setting(session: DatabaseSession, key: str) -> Mapping[str, Any]:
 def _list(call: Call) -> list[SettingRecord]:
     """List the limits of the server."""
     is_set = set(call.session.scalars(select(Setting.key)))
-    return [_record(call, each, each.key in is_set) for each in ALL_SETTINGS]
+    return [_record(call, kind, kind.key in is_set) for kind in ALL_SETTINGS]
 
 
 @action("settings.set", "PUT /settings/{setting}", ADMIN, "manage")

@@ -1,5 +1,8 @@
-"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of their links and assignments;
-and the registered program that a document names, which is read here as JSON alone: what is wrong with it, a planner says."""
+"""Find the plans that a user may read, and the registered program that a document names.
+
+Readable plans are those in galleries, rooms and jobs of the user's projects, and in rooms of their links and
+assignments. The program is read from the JSON only; the planner reports invalid documents.
+"""
 
 import json
 from typing import Any
@@ -29,21 +32,19 @@ _DIGEST = 64  # characters
 
 
 class NamedEntry(Record, frozen=True):
-    """An entry of a gallery by its name."""
-
     id: Id
     name: str
 
 
 def project_ids_of(session: DatabaseSession, user: User) -> set[str]:
-    """The projects whose plans somebody may read."""
+    """Return the projects whose plans a user may read."""
     if user.admin:
         return set(session.scalars(select(Project.id)))
     return set(session.scalars(select(Member.project_id).where(Member.user_id == user.id, Member.role != str(ProjectRole.STUDENT))))
 
 
 def plan_of_project(session: DatabaseSession, project_id: str, name: str) -> tuple[StoredPlan, GalleryEntry | None]:
-    """The plan of a digest or of an entry's id within one project, and the newest entry that it is in. Raises `MissingError`."""
+    """Return a project's plan by digest or entry ID, with its newest entry. Raises `MissingError`."""
     entry = session.scalars(_entries(project_id, name).limit(1)).first()
     digest = entry.digest if entry else name
     plan = session.get(StoredPlan, digest) if len(digest) == _DIGEST else None
@@ -55,25 +56,25 @@ def plan_of_project(session: DatabaseSession, project_id: str, name: str) -> tup
 
 
 def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPlan:
-    """The plan of a digest, if somebody may read it in any way. Raises `MissingError`."""
+    """Return a plan by digest if the user may read it. Raises `MissingError`."""
     plan = session.get(StoredPlan, digest)
     projects = project_ids_of(session, user)
     in_gallery = exists().where(GalleryEntry.digest == digest, GalleryEntry.project_id.in_(projects))
     links = select(Share.room_id).join(Guest, Guest.share_id == Share.id)
     links = links.where(Guest.user_id == user.id, Share.revoked.is_(None), Share.expires > now(), Share.room_id.is_not(None))
-    own = select(Participant.room_id).where(Participant.user_id == user.id)
-    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links), StoredRoom.id.in_(own))
+    work_rooms = select(Participant.room_id).where(Participant.user_id == user.id)
+    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links), StoredRoom.id.in_(work_rooms))
     if plan is None or not session.scalar(select(or_(in_gallery, _is_in(rooms, StoredJob.project_id.in_(projects), digest)))):
         raise MissingError("plan", digest)
     return plan
 
 
 def newest_entries(session: DatabaseSession, plans: set[tuple[str, str]]) -> dict[tuple[str, str], NamedEntry]:
-    """Id and name of the newest entry that a plan is in, by project and digest; none for a plan that is in no gallery there."""
-    projects, digests = {each[0] for each in plans}, {each[1] for each in plans}
+    """Return the newest entry of each plan by project and digest, omitting plans in no gallery."""
+    projects, digests = {key[0] for key in plans}, {key[1] for key in plans}
     entries = select(GalleryEntry).where(GalleryEntry.project_id.in_(projects), GalleryEntry.digest.in_(digests))
-    found = session.scalars(entries.where(GalleryEntry.withdrawn.is_(None)).order_by(GalleryEntry.created)) if plans else ()
-    return {(each.project_id, each.digest): NamedEntry.of(each) for each in found}
+    rows = session.scalars(entries.where(GalleryEntry.withdrawn.is_(None)).order_by(GalleryEntry.created)) if plans else ()
+    return {(key.project_id, key.digest): NamedEntry.of(key) for key in rows}
 
 
 def _entries(project_id: str, name: str) -> Any:
@@ -82,15 +83,15 @@ def _entries(project_id: str, name: str) -> Any:
 
 
 def _is_in(rooms: ColumnElement[bool], jobs: ColumnElement[bool], digest: str) -> ColumnElement[bool]:
-    """Whether the plan is, or was, in one of the rooms, or in one of the jobs."""
     first = exists().where(StoredRoom.first == digest, rooms)
     later = exists().where(LogEntry.digest == digest, LogEntry.room_id == StoredRoom.id, rooms)
     return or_(first, later, exists().where(StoredJob.digest == digest, jobs))
 
 
 def program_of_document(session: DatabaseSession, project_id: str, text: str) -> RegisteredProgram | None:
-    """The program of the project that a document names; `None` where it names one of the zoo, or is no document. Raises `InputError` for a
-    program that nobody registered, or that is not approved: nothing of it is imported then."""
+    """Return the program of the project that a document names. Returns `None` for a zoo model or an invalid document.
+    Raises `InputError` for an unregistered or unapproved program; nothing of it is imported.
+    """
     target = _target_of(text)
     if target is None or ":" not in target:
         return None
@@ -106,17 +107,19 @@ _NOT_YET = {
 
 
 def approved_program(session: DatabaseSession, project_id: str, target: str) -> RegisteredProgram:
-    """The approved program of a target, `module:function`. Raises `InputError`."""
-    named = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.target == target)
-    found = session.scalars(named.order_by(RegisteredProgram.created.desc())).all()
-    approved = [each for each in found if each.state == "approved"]
+    """Return the approved program of a target `module:function`. Raises `InputError`."""
+    statement = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.target == target)
+    programs = session.scalars(statement.order_by(RegisteredProgram.created.desc())).all()
+    approved = [program for program in programs if program.state == "approved"]
     if approved:
         return approved[0]
-    shown = target[:80].encode("utf-8", "backslashreplace").decode()
-    if found:
-        why = _NOT_YET[found[0].state]
-        raise InputError(f"`{shown}` {why}; it runs only after it is approved.", ["ask an owner of the project"])
-    raise InputError(f"`{shown}` is not a program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
+    printable_target = target[:80].encode("utf-8", "backslashreplace").decode()
+    if programs:
+        reason = _NOT_YET[programs[0].state]
+        raise InputError(f"`{printable_target}` {reason}; it runs only after it is approved.", ["ask an owner of the project"])
+    raise InputError(
+        f"`{printable_target}` is not a program of this project.", ["have an owner add it to the programs", "use a model of the zoo"]
+    )
 
 
 def _target_of(text: str) -> str | None:

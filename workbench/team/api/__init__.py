@@ -1,1 +1,1 @@
-"""The actions over HTTP, under /api/v1, and their description as an OpenAPI document."""
+"""The actions over HTTP under /api/v1, and their OpenAPI document."""

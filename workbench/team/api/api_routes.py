@@ -1,6 +1,4 @@
-"""The addresses of the API, and its description: an OpenAPI document for programs, a page for people. Both say nothing of what the server
-holds: they are for anybody.
-"""
+"""API routes and the OpenAPI document, which is public because it reveals nothing that is stored."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,17 +17,13 @@ from workbench.team.web.base_handler import TeamHandler
 
 
 class OpenApiHandler(TeamHandler):
-    """The OpenAPI document."""
-
     async def get(self) -> None:
         self.write_json(_document(self.server.address))
 
 
 class ApiPageHandler(TeamHandler):
-    """All actions, by what they are about."""
-
     async def get(self) -> None:
-        nouns = [(noun, [_row(each) for each in actions]) for noun, actions in groupby(ALL_ACTIONS, noun_of)]
+        nouns = [(noun, [_row(action) for action in actions]) for noun, actions in groupby(ALL_ACTIONS, noun_of)]
         self.write_page("api.html", nouns=nouns, root=self.server.url(ROOT), count=len(ALL_ACTIONS))
 
 
@@ -43,8 +37,8 @@ def _row(action: Action) -> dict[str, Any]:
     required = set(body.get("required", ()))
     fields = [(name, name in required) for name in body.get("properties", {})]
     query = [(name, name in action.required) for name in action.query]
-    own = {"name": action.name, "method": action.method, "path": action.path, "summary": action.summary, "who": who_may(action)}
-    return {**own, "fields": fields, "query": query}
+    row = {"name": action.name, "method": action.method, "path": action.path, "summary": action.summary, "who": who_may(action)}
+    return {**row, "fields": fields, "query": query}
 
 
 def api_routes() -> list[tuple[Any, ...]]:
@@ -52,24 +46,18 @@ def api_routes() -> list[tuple[Any, ...]]:
     for action in ALL_ACTIONS:
         paths.setdefault(action.path, {})[action.method] = action
     described = [(rf"{ROOT}/openapi\.json", OpenApiHandler), (rf"{ROOT}/?", ApiPageHandler)]
-    return [*described, *((ROOT + _pattern(path), ActionHandler, {"actions": actions}) for path, actions in _fixed_first(paths))]
-
-
-def _fixed_first(paths: dict[str, dict[str, Action]]) -> list[tuple[str, dict[str, Action]]]:
-    """Addresses with fewer parameters come first: `/people/invitations` is nobody's name."""
-    return sorted(paths.items(), key=lambda each: each[0].count("{"))
+    fixed_first = sorted(paths.items(), key=lambda item: item[0].count("{"))  # `/people/invitations` must not match a user name
+    return [*described, *((ROOT + _pattern(path), ActionHandler, {"actions": actions}) for path, actions in fixed_first)]
 
 
 def _pattern(path: str) -> str:
     return re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]*)", re.escape(path))
 
 
-# All actions over HTTP: one handler class, with the actions of its address by method.
+# One handler class serves all actions; each route has its actions by HTTP method.
 
 
 class ActionHandler(TeamHandler):
-    """Carries out the action of a method at one address."""
-
     actions: Mapping[str, Action]
 
     def initialize(self, actions: Mapping[str, Action]) -> None:  # type: ignore[override]
@@ -83,14 +71,14 @@ class ActionHandler(TeamHandler):
         return action.largest_body if action is not None else super().largest_body
 
     async def prepare(self) -> None:
-        """Refuse a body, before it is read, of a person who may not do this."""
+        """Reject unauthorized requests before reading the body."""
         await super().prepare()
         action = self.actions.get(self.request.method or "")
         if action is not None and self.announced_body != 0:
             await admit(action, Context.of(self), self.path_kwargs)
 
     async def carry_out(self, **path: str) -> None:
-        """Answer with what the action of the request's method answers; without a body to one that asks for the head alone."""
+        """Write the answer of the method's action; HEAD requests get no body."""
         action = self.actions.get((self.request.method or "").replace("HEAD", "GET"))
         if action is None:
             raise HTTPError(405)
@@ -98,17 +86,17 @@ class ActionHandler(TeamHandler):
         answer = await perform(action, Context.of(self), Inputs(path, query, await self.read_json()))
         if action.etag:
             self._etag = f'"{answer[action.etag]}"'
-            self.set_header("Cache-Control", "private, no-cache")  # it may be kept, and is asked for each time
+            self.set_header("Cache-Control", "private, no-cache")  # may be stored, but must be revalidated
         self.write_json(answer, action.status)
 
     get = head = post = put = patch = delete = carry_out
 
     def compute_etag(self) -> str | None:
-        """Of what has a digest alone: nothing else may be kept."""
+        """Return the ETag; only content-addressed answers have one and can be cached."""
         return self._etag
 
 
-# The description of the API, OpenAPI 3.1, made from the actions: what is described is what is checked.
+# The OpenAPI 3.1 document, generated from the schemas that also validate requests.
 
 ROOT = "/api/v1"
 
@@ -120,8 +108,8 @@ _REFUSALS = {
     "409": "conflict: a name is taken, a project is archived",
     "413": "the body is larger than the action takes",
     "429": "too many attempts, or too many large requests at a time",
-    "503": "a part of the server that this needs is not there, or its database does not do what it should",
-    "507": "the server's disk is full; what is there can be read",
+    "503": "a required part of the server or its database is not available",
+    "507": "the disk of the server is full; reading still works",
 }
 _ABOUT = """Every action on this server except gestures in a room.
 
@@ -141,7 +129,7 @@ def openapi_document(actions: Iterable[Action], address: str) -> dict[str, Any]:
         "info": {"title": "Sharding workbench, team server", "version": __version__, "description": _ABOUT},
         "servers": [{"url": address.rstrip("/") + ROOT}],
         "security": [{"token": []}, {"login": []}],
-        "tags": [{"name": each} for each in dict.fromkeys(noun_of(action) for action in actions)],
+        "tags": [{"name": noun} for noun in dict.fromkeys(noun_of(action) for action in actions)],
         "paths": paths,
         "components": {
             "securitySchemes": {
@@ -154,13 +142,13 @@ def openapi_document(actions: Iterable[Action], address: str) -> dict[str, Any]:
 
 
 def noun_of(action: Action) -> str:
-    """What an action is about: `plans` of `plans.push`."""
+    """Return the resource of an action: `plans` of `plans.push`."""
     return action.name.partition(".")[0]
 
 
 def _operation(action: Action) -> dict[str, Any]:
-    answers = {str(action.status): {"description": "done", "content": _json(action.answer)}}
-    refused = {
+    success = {str(action.status): {"description": "done", "content": _json(action.answer)}}
+    refusals = {
         status: {"description": text, "content": _json({"$ref": "#/components/schemas/Error"})} for status, text in _REFUSALS.items()
     }
     return {
@@ -169,34 +157,28 @@ def _operation(action: Action) -> dict[str, Any]:
         "description": who_may(action),
         "tags": [noun_of(action)],
         "parameters": [
-            *map(_path_parameter, action.parameters),
-            *(_query_parameter(action, each) for each in action.query),
+            *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in action.parameters),
+            *(_query_parameter(action, name) for name in action.query),
         ],
         **(
             {"requestBody": {"required": bool(action.body.get("required")), "content": _json(action.body)}}
             if action.body is not None
             else {}
         ),
-        "responses": {**answers, **refused},
+        "responses": {**success, **refusals},
         **({"security": []} if action.gate.who == "anyone" else {}),
         "x-scope": action.scope,
     }
 
 
 def who_may(action: Action) -> str:
-    """Who may do it, as a sentence."""
-    who = str(action.gate)
+    required = str(action.gate)
     link = " or of a link to the room" if action.gate.guests else ""
     scope = "" if action.gate.who == "anyone" else f" A token takes the scope `{action.scope}`."
-    return f"For {who}{link}.{scope}"
-
-
-def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    return f"For {required}{link}.{scope}"
 
 
 def _query_parameter(action: Action, name: str) -> dict[str, Any]:
-    """A list is given in one value, with commas."""
     schema, required = action.query[name], name in action.required
     style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
     return {"name": name, "in": "query", "required": required, "schema": dict(schema), **style}

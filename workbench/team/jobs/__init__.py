@@ -1,1 +1,1 @@
-"""Jobs: plans that run, or are compiled, where the team's devices are. A job is a command line and a folder, never a pickle."""
+"""Jobs run or compile plans on the team's devices. A job is a command line and a folder, never a pickle."""

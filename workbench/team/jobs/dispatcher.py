@@ -1,4 +1,4 @@
-"""Whoever takes jobs from the queue: a lane, that is a thread, for each engine; it is started with the server, and its jobs outlive it.
+"""Dispatch queued jobs: one lane (a thread) per engine, started with the server; jobs outlive it.
 
 dispatcher = Dispatcher(store, data / "jobs", [LocalEngine()])
 dispatcher.start()
@@ -31,11 +31,11 @@ from workbench.team.store.tables import RegisteredProgram, StoredFigures, Stored
 from workbench.team.web.team_services import JobRequest
 from workbench.units import format_bytes
 
-# Whether a run fits the memory of the machine that it would run on, where its devices are the processor's.
+# Memory check of runs on CPU devices, which use the machine's memory.
 
 
 RESERVE, LEAST_RESERVE = 1 / 6, 2 << 30
-"""Of the memory, and bytes at least, for the server itself and its rooms."""
+"""Fraction of the memory, and minimum bytes, reserved for the server and its rooms."""
 
 _SUREST = ("compiled", "partitioned", "planned")
 _ACCELERATORS = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
@@ -43,40 +43,33 @@ _ACCELERATORS = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
-    """Bytes of one host in all, and those that jobs may use."""
-
     total: int
     usable: int
 
     def within(self, limit: int | None) -> "JobMemory":
-        """The same, of which jobs may use no more than this."""
         return JobMemory(self.total, min(self.usable, limit)) if limit else self
 
     def share(self, processes: int) -> int:
-        """Bytes of each of so many processes."""
         return self.usable // processes
 
 
 def own_memory(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> JobMemory | None:
-    """That of this machine; none where jobs run on accelerators, which have their own."""
-    has_accelerators = any(any(devices.glob(each)) for each in _ACCELERATORS)
+    """Return this machine's memory, or `None` if jobs use accelerators, which have their own."""
+    has_accelerators = any(any(devices.glob(pattern)) for pattern in _ACCELERATORS)
     if has_accelerators and environment.get("JAX_PLATFORMS", "") != "cpu":
         return None
     total = machine_memory()
     return JobMemory(total, max(total - max(round(total * RESERVE), LEAST_RESERVE), 0))
 
 
-def surest_peak(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Bytes at the peak of a device, as the surest tier that knows them says."""
-    found = (figures.get(tier, {}).get("peak_bytes") for tier in _SUREST)
-    return next((each for each in found if each), None)
+def most_reliable_peak(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return the peak bytes of a device from the most reliable tier that has it."""
+    peaks = (figures.get(tier, {}).get("peak_bytes") for tier in _SUREST)
+    return next((peak for peak in peaks if peak), None)
 
 
 def verify_fits(spec: JobSpec, peak: float | None, memory: JobMemory | None, hosts: int) -> int:
-    """The bytes that the devices of a run need on each of so many hosts, 0 where nothing is known of them.
-
-    Raises `JobError` where that is more than there is; what is not known is not refused.
-    """
+    """Return a run's bytes per host, 0 if unknown. Raises `JobError` if they exceed the memory."""
     if spec.kind != "run" or not peak or memory is None:
         return 0
     devices = -(-spec.devices // hosts)
@@ -91,17 +84,19 @@ def verify_fits(spec: JobSpec, peak: float | None, memory: JobMemory | None, hos
 
 
 Confine = Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]
-"""The command that runs another one in a sandbox: of a job's spec, its folder, and its command."""
+"""Wraps a command to run in a sandbox, given the job's spec, folder and command."""
 
 MakeCommand = Callable[[JobSpec, Path, str | None], Sequence[str]]
 _LOG = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """See the module. `is_ready`, `children`, `submit`, `cancel` and `events` are those of `web.team_services.JobService`.
+    """Queues jobs and runs a lane per engine.
 
-    - `folder`: where each job has one of its own; `limits`: of each engine by its name, else those of `JobLimits`;
-    - `confine`: needed for programs of the team's own, whose files are where `program_folder` says for their digest.
+    Implements `web.team_services.JobService` with `is_ready`, `children`, `submit`, `cancel` and `events`.
+
+    - `folder`: parent of the job folders; `limits`: by engine name, by default `JobLimits()`;
+    - `confine`: required for registered programs, whose files are at `program_folder(digest)`.
     """
 
     def __init__(
@@ -121,31 +116,31 @@ class Dispatcher:
         self._listening = threading.Lock()
         limits = limits or {}
         self.lanes = {}
-        for each in engines:
-            own = limits.get(each.name, JobLimits())
-            shared = partial(_shared_memory, each, own)
-            self.lanes[each.name] = EngineLane(store, each, own, folder, self._write_folder, self._tell, shared)
+        for engine in engines:
+            engine_limits = limits.get(engine.name, JobLimits())
+            shared = partial(_shared_memory, engine, engine_limits)
+            self.lanes[engine.name] = EngineLane(store, engine, engine_limits, folder, self._write_folder, self._tell, shared)
 
     def start(self) -> None:
-        """Follow the jobs that are under way, and take others from the queue."""
-        for each in self.lanes.values():
-            each.start()
+        """Start the lanes, which follow active jobs and claim queued ones."""
+        for lane in self.lanes.values():
+            lane.start()
 
     def stop(self) -> None:
-        """Follow no more. The jobs go on, and whoever is started later follows them."""
-        for each in self.lanes.values():
-            each.stop()
+        """Stop the lanes. The jobs continue, and the next server follows them."""
+        for lane in self.lanes.values():
+            lane.stop()
 
     def is_ready(self) -> bool:
-        return all(each.is_alive for each in self.lanes.values())
+        return all(lane.is_alive for lane in self.lanes.values())
 
     def children(self) -> Mapping[str, ChildState]:
         lanes = self.lanes.values()
-        missing = max((each.missing_seconds() for each in lanes), default=0.0)
-        return {JOB_LANES.name: ChildState(sum(each.failures for each in lanes), missing)}
+        missing = max((lane.missing_seconds() for lane in lanes), default=0.0)
+        return {JOB_LANES.name: ChildState(sum(lane.failures for lane in lanes), missing)}
 
     def listen(self, listener: JobListener) -> Callable[[], None]:
-        """Call the listener with what happens to jobs, from threads of ours; returns the function that ends it."""
+        """Call the listener with job events, from the lanes' threads; returns the function that unsubscribes."""
         with self._listening:
             self._listeners.append(listener)
 
@@ -157,7 +152,7 @@ class Dispatcher:
         return stop
 
     def put(self, spec: JobSpec, engine: str, *, project_id: str, author_id: str, room_id: str | None = None) -> str:
-        """Put a job into the queue; its id. Raises `JobError`."""
+        """Queue a job and return its ID. Raises `JobError`."""
         if engine not in self.lanes:
             raise JobError(*unknown_name("engine", engine, self.lanes, " on this server"))
         lane = self.lanes[engine]
@@ -166,13 +161,12 @@ class Dispatcher:
         return job_id
 
     def end(self, job_id: str) -> None:
-        """Ask for a job to be ended. Raises `JobError` for one that there is not."""
+        """Request the end of a job. Raises `JobError` for an unknown one."""
         ask_to_cancel(self._store, job_id)
-        for each in self.lanes.values():
-            each.wake()
+        for lane in self.lanes.values():
+            lane.wake()
 
     def read_events(self, job_id: str, after: int = 0) -> tuple[JobEvent, ...]:
-        """The events of a job so far, from a number on."""
         return read_events(self._folder / job_id / EVENTS, after)
 
     async def submit(self, request: JobRequest) -> str:
@@ -182,8 +176,8 @@ class Dispatcher:
         await asyncio.to_thread(self.end, job_id)
 
     async def events(self, job_id: str, after: int, most: int) -> Sequence[Mapping[str, Any]]:
-        found = await asyncio.to_thread(self.read_events, job_id, after)
-        return [each.record() for each in found[:most]]
+        new_events = await asyncio.to_thread(self.read_events, job_id, after)
+        return [event.record() for event in new_events[:most]]
 
     def _submit(self, request: JobRequest) -> str:
         with self._store.read() as session:
@@ -198,7 +192,7 @@ class Dispatcher:
             kind=request.kind,
             program=program.digest if program else None,
             module=program.target.partition(":")[0] if program else "",
-            devices=devices if request.kind == "run" else 1,  # what is compiled or searched for takes none of them
+            devices=devices if request.kind == "run" else 1,  # compilations and searches use no devices
             **{name: getattr(request, name) for name in ("steps", "check", "hosts", "processes", "minutes", "memory")},
             environment=dict(request.environment),
             options=dict(request.options),
@@ -213,7 +207,6 @@ class Dispatcher:
             raise JobError("This server runs no registered programs.", ["use a model of the zoo", "ask an administrator"])
 
     def _write_folder(self, job_id: str, spec: JobSpec, engine: JobEngine) -> Path:
-        """The folder of a job that was claimed. Raises `JobError`, `OSError`."""
         self._verify_program(spec)
         with self._store.read() as session:
             document = session.scalar(select(StoredPlan.document).where(StoredPlan.digest == spec.plan))
@@ -230,29 +223,26 @@ class Dispatcher:
         return folder
 
     def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> tuple[JobMemory | None, int]:
-        """The memory of each host that the job would have, where that is known, and the bytes of it that a run needs.
-
-        Raises `JobError` for a run that does not fit.
-        """
+        """Return the memory of each host, if known, and a run's need. Raises `JobError` if the run does not fit."""
         limit = self.lanes[engine.name].limits.memory
-        own = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
-        memory = own.within(limit) if own else JobMemory(limit, limit) if limit else None
+        machine = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
+        memory = machine.within(limit) if machine else JobMemory(limit, limit) if limit else None
         with self._store.read() as session:
             rows = session.scalars(select(StoredFigures).where(StoredFigures.digest == spec.plan))
-            peak = surest_peak({each.tier: each.values for each in rows})
+            peak = most_reliable_peak({row.tier: row.values for row in rows})
         return memory, verify_fits(spec, peak, memory, 1 if engine.is_here else spec.hosts)
 
     def _tell(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
         with self._listening:
             listeners = tuple(self._listeners)
-        for each in listeners:
+        for listener in listeners:
             try:
-                each(job_id, events, state)
-            except Exception:  # noqa: BLE001 - a listener's own fault ends nothing
+                listener(job_id, events, state)
+            except Exception:  # noqa: BLE001 - a failing listener must not stop the others
                 _LOG.exception("A listener to jobs failed.")
 
 
 def _shared_memory(engine: JobEngine, limits: JobLimits) -> int | None:
-    """Bytes that the jobs of this machine share; other engines find room for each themselves."""
-    own = own_memory({"JAX_PLATFORMS": "cpu"}) if engine.is_here else None
-    return own.within(limits.memory).usable if own else None
+    """Return the bytes that jobs on this machine share; other engines manage memory themselves."""
+    machine = own_memory({"JAX_PLATFORMS": "cpu"}) if engine.is_here else None
+    return machine.within(limits.memory).usable if machine else None

@@ -1,8 +1,4 @@
-"""The jobs of one engine, followed by a thread: claimed as there is room, submitted, read from their folders, ended.
-
-An engine that answers late keeps no other engine waiting. The thread holds nothing that is not in the store or in a folder: another that is
-started later, by another process, goes on where this one was.
-"""
+"""The thread of one engine's jobs, whose state is in the store and job folders, so that others can resume."""
 
 import logging
 import threading
@@ -12,45 +8,39 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.team.jobs.job_events import EventReader, JobEvent
+from workbench.team.jobs.job_events import LOST, EventReader, JobEvent, ReportedProgress
 from workbench.team.jobs.job_folder import EVENTS, SPEC, STARTED, add_ending, read_exit
-from workbench.team.jobs.job_result import LOST, ReportedProgress
 from workbench.team.jobs.job_spec import JobError, JobSpec, parse_spec
 from workbench.team.jobs.local_engine import EngineUnavailableError, JobEngine, NativeState
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, claim, finish, mark_running
 from workbench.team.store.store import Store
 from workbench.team.store.tables import StoredJob
 
-TICK, IDLE = 0.1, 1.0  # seconds between two turns, with jobs and without
-SUBMIT_AGAIN, GIVE_UP = 2.0, 300.0  # seconds until an engine that did not answer is asked again, and for how long it is
-CANCEL_AGAIN = 10.0  # seconds after which an engine is asked again to end a job
+TICK, IDLE = 0.1, 1.0  # seconds between turns, with and without active jobs
+SUBMIT_AGAIN, GIVE_UP = 2.0, 300.0  # seconds between submissions to an unavailable engine, and until the job fails
+CANCEL_AGAIN = 10.0  # seconds between cancellation requests to an engine
 _LOG = logging.getLogger(__name__)
 
 WriteFolder = Callable[[str, JobSpec, JobEngine], Path]
 JobListener = Callable[[str, Sequence[JobEvent], str], None]
-"""Called with a job's id, its new events, and its state, from the thread of an engine."""
+"""Called on the lane's thread with a job's ID, new events and state."""
 
 
 @dataclass
 class _Followed:
-    """A job that the engine has."""
-
     job_id: str
     folder: Path
     spec: JobSpec
     native: str
     reader: EventReader
     progress: ReportedProgress = field(default_factory=ReportedProgress)
-    asked_at: float = 0.0  # when the engine was last asked about it
+    asked_at: float = 0.0  # time of the last status query
     cancelled_at: float | None = None
     gone_since: float | None = None
 
 
 class EngineLane:
-    """See the module. `write_folder` makes the folder of a job that was claimed; `tell` is called with what happens.
-
-    `shared_memory`: bytes that its jobs share, where they run on one machine.
-    """
+    """The jobs of one engine. `shared_memory` returns the bytes that they share if they run on one machine."""
 
     def __init__(
         self,
@@ -65,26 +55,27 @@ class EngineLane:
         self.engine, self.limits, self._shared_memory = engine, limits, shared_memory
         self._store, self._data, self._write_folder, self._tell = store, data, write_folder, tell
         self._followed: dict[str, _Followed] = {}
-        self._unanswered: dict[str, tuple[float, float]] = {}  # jobs not yet submitted: when that was tried first, and last
+        self._unanswered: dict[
+            str, tuple[float, float]
+        ] = {}  # times of the first and last submission attempt of jobs that are not submitted yet
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"jobs of {engine.name}")
         self.reattached = 0
         self.is_well = True
-        self.failures = 0  # of turns
+        self.failures = 0  # failed turns
         self._well_at = time.monotonic()
 
     def start(self) -> None:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the store now."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Follow no more. The jobs go on."""
+        """Stop the thread. The jobs continue."""
         self._stopped.set()
         self._woken.set()
-        if self._thread.ident is not None:  # a server that cannot listen never starts it
+        if self._thread.ident is not None:  # not started if the server could not listen
             self._thread.join()
 
     @property
@@ -92,7 +83,7 @@ class EngineLane:
         return self._thread.is_alive() and self.is_well
 
     def missing_seconds(self) -> float:
-        """For how long no turn has come to its end; 0 while they do."""
+        """Return the seconds since the last successful turn; 0 while turns succeed."""
         return 0.0 if self.is_alive else time.monotonic() - self._well_at
 
     def _run(self) -> None:
@@ -105,42 +96,40 @@ class EngineLane:
                     is_new = False
                 self.turn()
                 self.is_well, self._well_at = True, time.monotonic()
-            except BaseException:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
-                if self.is_well:  # said once, for the log may be on the disk that is full
+            except BaseException:  # noqa: BLE001 - the store is locked or the disk is full: the next turn may succeed
+                if self.is_well:  # logged once, because the log may be on the full disk
                     _LOG.exception("The jobs of %s could not be checked.", self.engine.name)
-                self.is_well, is_new = False, True  # what could not be noted is found again in the folders
+                self.is_well, is_new = False, True  # unsaved progress is read again from the folders
                 self.failures += 1
             self._woken.wait(TICK if self.is_well and (self._followed or self._unanswered) else IDLE)
 
     def turn(self) -> None:
-        """What there is to do now."""
         rows = {row.id: row for row in active_jobs(self._store, self.engine.name)}
         for job_id, row in rows.items():
             if row.cancel_asked is not None and job_id in self._followed:
                 self._cancel(self._followed[job_id])
             elif job_id in self._unanswered:
                 self._submit_again(row)
-        for each in list(self._followed.values()):
-            if each.job_id in rows:
-                self._follow(each, was_asked_to_end=rows[each.job_id].cancel_asked is not None)
+        for job in list(self._followed.values()):
+            if job.job_id in rows:
+                self._follow(job, was_asked_to_end=rows[job.job_id].cancel_asked is not None)
             else:
-                del self._followed[each.job_id]
+                del self._followed[job.job_id]
         while not self._stopped.is_set() and (claimed := self.claim()) is not None:
             self._submit(claimed)
 
     def claim(self) -> StoredJob | None:
-        """The job whose turn it is, if there is room for it."""
         return claim(self._store, self.engine.name, self.limits, self._shared_memory())
 
     def _submit_again(self, row: StoredJob) -> None:
-        """A job that the engine did not answer about; it may have it all the same, and then runs once."""
+        """Submit a job again after no answer; if the engine already has it, it still runs once."""
         if row.cancel_asked is not None:
             self._finish(row.id, JobResult("cancelled", {}), ())
         elif time.monotonic() - self._unanswered[row.id][1] > SUBMIT_AGAIN:
             self._submit(row)
 
     def _attach(self) -> None:
-        """Follow the jobs that a server before this one has submitted; what it did not come to submit is submitted now."""
+        """Resume the jobs of a previous server, and submit those that it had only claimed."""
         for row in active_jobs(self._store, self.engine.name):
             if row.id in self._followed or row.id in self._unanswered:
                 continue
@@ -189,8 +178,8 @@ class EngineLane:
                 _LOG.warning("%s", error)
 
     def _follow(self, job: _Followed, *, was_asked_to_end: bool) -> None:
-        """Read what is new. That it has ended its folder says; where the engine knows nothing of it, and its folder neither, it is lost."""
-        has_ended = read_exit(job.folder) is not None  # before the events, whose end is written before it
+        """Read new events. A job has ended if its folder says so, or if neither engine nor folder knows it."""
+        has_ended = bool(read_exit(job.folder))  # read before the events, because the last event is written first
         self._read(job)
         if not has_ended and time.monotonic() - job.asked_at >= self.engine.interval:
             job.asked_at = time.monotonic()
@@ -199,7 +188,7 @@ class EngineLane:
             self._read(job)
             result = job.progress.result(was_asked_to_end=was_asked_to_end)
             if job.progress.ending is None:
-                with suppress(OSError):  # for whoever follows the file
+                with suppress(OSError):  # for readers that follow the file
                     add_ending(job.folder, result.state, LOST, ["submit it again"])
             self._finish(job.job_id, result, job.reader.read())
 
@@ -209,19 +198,19 @@ class EngineLane:
             self._tell(job.job_id, events, "running")
 
     def _is_lost(self, job: _Followed) -> bool:
-        """Whether the engine has no such job, and has had none for as long as the folder may be behind."""
+        """Return whether the engine has not known the job for longer than its folder may lag behind."""
         try:
             if job.native and self.engine.state(job.native) is not NativeState.GONE:
                 job.gone_since = None
                 return False
-            if (other := self.engine.recover(job.spec, job.folder)) not in (None, job.native):  # a submission before this one has begun it
-                job.native, job.gone_since = str(other), None
+            if (recovered := self.engine.recover(job.spec, job.folder)) not in (None, job.native):  # an earlier submission started the job
+                job.native, job.gone_since = str(recovered), None
                 mark_running(self._store, job.job_id, job.native)
                 return False
-        except JobError as error:  # it does not answer: nobody knows
+        except JobError as error:  # no answer: unknown
             _LOG.warning("%s", error)
             return False
-        if read_exit(job.folder) is not None:
+        if read_exit(job.folder):
             return True
         job.gone_since = job.gone_since or time.monotonic()
         return time.monotonic() - job.gone_since >= self.engine.patience

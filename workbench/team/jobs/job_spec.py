@@ -1,12 +1,13 @@
-"""What a job is: a `JobSpec`, which is a plan, what to do with it and on how much of which machines; and the command line that does it.
+"""The spec of a job (plan, kind and resources), and its command line.
 
 **Invariants** of a spec
 
-- `steps`, `hosts`, `processes` and `devices` are whole numbers from 1, each below its limit; `minutes` is positive.
-- `devices` are those of the plan's mesh, and are shared evenly by the processes; what is compiled or searched for has 1.
-- `compile` and `search` take one process.
-- `environment` has no variables but those of `ENVIRONMENT`, and their values name no file: what they say would be done by the job.
-- A program of the team's own comes with the module that a document may name of it.
+- `steps`, `hosts`, `processes` and `devices` are integers from 1 up to their limits; `minutes` is positive.
+- `devices` is the size of the plan's mesh, a multiple of the number of processes; compilations and searches have 1.
+- `compile` and `search` use one process.
+- `environment` has only variables of `ENVIRONMENT`, and their values name no files, which the job would access with its
+  own rights.
+- A registered program has the module that documents may name.
 """
 
 import hashlib
@@ -26,26 +27,26 @@ ENVIRONMENT = (
     *("NCCL_DEBUG", "NCCL_ALGO", "NCCL_PROTO", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE"),
     *("OMP_NUM_THREADS", "TPU_VISIBLE_CHIPS", "CUDA_VISIBLE_DEVICES"),
 )
-"""The variables that a job may set."""
+"""Variables that a job may set."""
 
 MOST = {"steps": 1_000_000, "hosts": 4096, "processes": 64, "devices": 1 << 20}
-_SEARCHING = 0.8  # of a search's minutes: the rest is for reading the plan, and for ending
-_PORTS = range(20_000, 32_768)  # below those that systems give to whoever asks for any, and above those of services
+_SEARCHING = 0.8  # fraction of a search's minutes; the rest is for loading the plan and finishing
+_PORTS = range(20_000, 32_768)  # below ephemeral ports and above common services
 
 
 class JobError(WorkbenchError):
-    """A job that cannot be, or an engine that does not do what it was asked."""
+    """An invalid job, or a failure of an engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """See the module.
+    """The spec of a job; its invariants are in the module docstring.
 
-    - `plan`, `program`: digests; without a program the plan's is of the zoo;
-    - `processes`: of each host; `devices`: of all hosts; `minutes`: after which the job is ended; `memory`: bytes of each process;
-    - `host_bytes`: of memory that its devices need at their peak on each host, where they are the processor's; 0 where that is not known;
-    - `port`: of the process that the others meet at; 0 leaves it to the engine;
-    - `options`: of the engine: a partition, a queue, an image; of a search: decisions that are fixed.
+    - `plan`, `program`: digests; without a program the plan uses a zoo model;
+    - `processes`: per host; `devices`: on all hosts; `minutes`: time limit; `memory`: bytes per process;
+    - `host_bytes`: peak memory of CPU devices on each host; 0 if unknown;
+    - `port`: rendezvous port; 0 lets the engine choose;
+    - `options`: of the engine (partition, queue, image); of a search: fixed decisions.
     """
 
     plan: str
@@ -70,13 +71,12 @@ class JobSpec:
         _verify_environment(self.environment)
         _verify_options(self.options)
         if re.fullmatch(r"[0-9a-f]{64}", self.plan) is None or (self.program and re.fullmatch(r"[0-9a-f]{64}", self.program) is None):
-            raise JobError("A job needs the digests of its plan and its program, 64 digits each.", ["push the plan first"])
+            raise JobError("A job needs the digests of its plan and program, 64 hexadecimal digits each.", ["push the plan first"])
         if re.fullmatch(r"(\w+(\.\w+)*)?", self.module) is None:
             raise JobError(f"`{self.module[:80]}` is not a name of a module.", ["give the module of the registered program"])
 
     @property
     def process_count(self) -> int:
-        """Of all hosts."""
         return self.hosts * self.processes
 
     def record(self) -> dict[str, Any]:
@@ -84,18 +84,17 @@ class JobSpec:
 
 
 def parse_spec(record: Mapping[str, Any]) -> JobSpec:
-    """The spec of a record. Raises `JobError` for one that is none."""
-    known = [each.name for each in fields(JobSpec)]
+    names = [spec_field.name for spec_field in fields(JobSpec)]
     for name in record:
-        if name not in known:
-            raise JobError(*unknown_name("field of a job", str(name), known))
+        if name not in names:
+            raise JobError(*unknown_name("field of a job", str(name), names))
     if "plan" not in record:
         raise JobError("A job needs a plan.", ["pass its digest"])
     return JobSpec(**record)
 
 
 def command_line(spec: JobSpec, folder: Path, python: str | None = None) -> list[str]:
-    """The command of each process of a job; which process it is stands in its environment. `python` is that of the machine it runs on."""
+    """Return the command of each process, whose number is in the environment. `python` is the job's interpreter."""
     command = [
         python or sys.executable,
         "-m",
@@ -116,7 +115,8 @@ def command_line(spec: JobSpec, folder: Path, python: str | None = None) -> list
 
 
 def own_port(job_id: str) -> int:
-    """A port for a job whose hosts cannot be asked for a free one: each job has another, as a rule.
+    """Return a port derived from the job ID, for hosts that cannot be asked for a free one; different jobs usually
+    differ.
 
     >>> own_port("abc") == own_port("abc"), own_port("abc") in range(20_000, 32_768)
     (True, True)
@@ -145,7 +145,7 @@ def _verify_processes(spec: JobSpec) -> None:
     count = spec.process_count
     if spec.kind != "run" and count > 1:
         raise JobError(
-            f"A {'compilation' if spec.kind == 'compile' else 'search'} takes one process; here are {spec.hosts} x {spec.processes}.",
+            f"A {'compilation' if spec.kind == 'compile' else 'search'} uses one process; {spec.hosts} x {spec.processes} were requested.",
             ["give hosts=1 and processes=1"],
         )
     if spec.devices % count:
@@ -166,7 +166,7 @@ def _verify_environment(environment: Mapping[str, str]) -> None:
 
 
 def _verify_options(options: Mapping[str, str]) -> None:
-    """They stand in batch scripts and manifests, a line each."""
+    """Check that options can be written into batch scripts and manifests, one per line."""
     _verify_texts("options", options)
     for name, value in options.items():
         if re.fullmatch(r"[\w.-]{1,80}", name) is None or re.fullmatch(r"[\w.,:;+@=/&|*()\[\] -]{0,200}", value, re.ASCII) is None:
@@ -174,6 +174,6 @@ def _verify_options(options: Mapping[str, str]) -> None:
 
 
 def _verify_texts(name: str, values: Mapping[str, str]) -> None:
-    whole = isinstance(values, Mapping) and all(isinstance(key, str) and isinstance(each, str) for key, each in values.items())
-    if not whole:
-        raise JobError(f"`{name}` should be texts by name.", [f"leave {name} out"])
+    is_valid = isinstance(values, Mapping) and all(isinstance(key, str) and isinstance(value, str) for key, value in values.items())
+    if not is_valid:
+        raise JobError(f"`{name}` must map names to strings.", [f"leave {name} out"])

@@ -1,8 +1,7 @@
-"""The engine of a Kubernetes cluster: a job becomes the manifest of an indexed Job, one pod for each host, with a headless Service by whose
-name the pods find process 0; `kubectl`, as its user has it set up, submits it.
+"""The Kubernetes engine: submit an indexed Job with one pod per host through `kubectl`.
 
-The folder of the job is on a volume that the pods share with the server (`claim`; `mount` is where the server has it), of which a pod sees
-that folder alone.
+Pods find process 0 by the name of a headless Service. The job's folder is on a volume shared with the server (`claim`;
+`mount` is its path on the server), of which a pod sees only that folder.
 """
 
 import json
@@ -32,7 +31,7 @@ _LABEL = "sharding-workbench/job"
 
 
 class Kubernetes:
-    """Renders manifests, and submits them where there is a `kubectl`; `mount` is the folder of data that pods and server share."""
+    """Renders manifests and submits them with `kubectl`; `mount` is the shared data folder on the server."""
 
     name = "kubernetes"
     is_here = False
@@ -55,20 +54,22 @@ class Kubernetes:
         return native if self._find(native) is not None else None
 
     def state(self, native: str) -> NativeState:
-        found = self._find(native)
-        if found is None:
+        status = self._find(native)
+        if status is None:
             return NativeState.GONE
-        ended = any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in found.get("conditions") or ())
+        ended = any(
+            condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        )
         if ended:
             return NativeState.GONE
-        return NativeState.RUNNING if found.get("ready") else NativeState.WAITING
+        return NativeState.RUNNING if status.get("ready") else NativeState.WAITING
 
     def cancel(self, native: str) -> None:
         namespace, _, name = native.partition("/")
         self._ask("delete", "job,service", "--namespace", namespace, "--selector", f"{_LABEL}={name}", "--wait=false", "--ignore-not-found")
 
     def _find(self, native: str) -> Mapping[str, Any] | None:
-        """The status of a job; `None` where there is none."""
         namespace, _, name = native.partition("/")
         text = self._ask("get", "job", name, "--namespace", namespace, "--output", "json", "--ignore-not-found")
         with suppress(ValueError, AttributeError):
@@ -76,7 +77,6 @@ class Kubernetes:
         return None
 
     def _ask(self, *arguments: str) -> str:
-        """What `kubectl` prints. Raises `JobError`."""
         try:
             done = subprocess.run(  # noqa: S603 - the user's kubectl
                 [self._kubectl, *arguments], capture_output=True, text=True, timeout=TIME_LIMIT, check=False
@@ -94,7 +94,7 @@ def job_name(folder: Path) -> str:
 
 
 def render_job(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: Path | None = None) -> list[dict[str, Any]]:
-    """The manifests of a job: a headless Service where it has several hosts, and an indexed Job. Raises `JobError`."""
+    """Return the manifests: an indexed Job, and a headless Service for several hosts. Raises `JobError`."""
     options, name = _verify({**defaults, **spec.options}), job_name(folder)
     metadata = _metadata(name, options)
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": _job(spec, folder, options, mount, f"{name}-0.{name}")}
@@ -116,17 +116,19 @@ def as_yaml(manifests: Sequence[Mapping[str, Any]]) -> str:
 
 
 _NESTED = {"seccompProfile": {"type": "Unconfined"}, "appArmorProfile": {"type": "Unconfined"}}
-"""What the sandbox within a pod needs besides user namespaces and an unmasked /proc; it has a filter of system calls of its own."""
+"""Settings that a sandbox inside a pod needs besides user namespaces and an unmasked /proc; it has its own system call
+filter.
+"""
 
 
 def _job(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path | None, first: str) -> dict[str, Any]:
-    """The spec of an indexed Job: nothing is started twice, and all pods run or none does."""
+    """Return the spec of an indexed Job: no retries, and all pods start together."""
     return {
         "completionMode": "Indexed",
         "completions": spec.hosts,
         "parallelism": spec.hosts,
         "backoffLimit": 0,
-        "activeDeadlineSeconds": ceil(spec.minutes * 60) + 180,  # the supervisor ends the job at its own limit, and says so
+        "activeDeadlineSeconds": ceil(spec.minutes * 60) + 180,  # later than the supervisor's own limit, which reports the timeout
         "ttlSecondsAfterFinished": 3600,
         "template": {
             "metadata": {"labels": {_LABEL: job_name(folder)}},
@@ -178,8 +180,7 @@ def _container(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: P
 
 
 def _mounts(spec: JobSpec, folder: Path, mount: Path) -> list[dict[str, Any]]:
-    """The job's folder, and the files of its program to read, at the paths that the server has. The rest of the server's volume, such as
-    the secret key, is not in the pod."""
+    """Mount only the job's folder and its program's files (read-only), so that the secret key stays out of the pod."""
     mounts: list[dict[str, Any]] = [{"name": "data", "mountPath": str(folder), "subPath": folder.relative_to(mount).as_posix()}]
     if spec.program:
         tree = f"programs/trees/{spec.program}"
@@ -202,14 +203,14 @@ def _verify(options: Mapping[str, str]) -> Mapping[str, str]:
         raise JobError(f"Kubernetes has no option `{unknown[0][:80]}` here.", [f"use {', '.join(OPTIONS)}"])
     missing = [name for name in ("image", "claim") if not options.get(name)]
     if missing:
-        what = " and ".join(f"`{name}`: {OPTIONS[name]}" for name in missing)
-        raise JobError(f"A job on Kubernetes needs {what}.", ["set it in the project's hardware"])
+        requirements = " and ".join(f"`{name}`: {OPTIONS[name]}" for name in missing)
+        raise JobError(f"A job on Kubernetes needs {requirements}.", ["set it in the project's hardware"])
     return options
 
 
 def _pairs(name: str, text: str) -> list[tuple[str, str]]:
-    """`a=1,b=2`. Raises `JobError`."""
-    pairs = [each.strip().partition("=") for each in text.split(",")]
+    """Parse `a=1,b=2`. Raises `JobError`."""
+    pairs = [part.strip().partition("=") for part in text.split(",")]
     if not all(key and value for key, _, value in pairs):
         raise JobError(f"`{name}` is `{text[:80]}`; it should be NAME=VALUE, several with commas.", [OPTIONS[name]])
     return [(key, value) for key, _, value in pairs]

@@ -1,5 +1,4 @@
-"""What runs jobs, as the dispatcher sees it, and the engine of this machine: a job is a supervisor and its processes, which outlive the
-server and are known again by number and start."""
+"""The engine protocol, and the engine of this machine, whose jobs outlive the server."""
 
 import os
 import signal
@@ -13,28 +12,29 @@ from typing import Protocol
 from workbench.team.jobs.job_folder import base_environment, has_argument, python_path, read_started, start_mark
 from workbench.team.jobs.job_spec import JobError, JobSpec
 
-# What runs jobs: an engine takes a spec and a folder, and gives back the id that the job has there.
+# An engine takes a spec and a folder, and returns its own ID of the job.
 #
-# Everything else about a job is read from its folder (`job_folder`); an engine is asked whether it still knows the job. It is asked by one
-# thread at a time. Raises `JobError` wherever it does not do as asked.
+# All other state is in the job's folder (`job_folder`); an engine only tells whether it still knows the job. Calls come from one
+# thread at a time. All methods raise `JobError` on failure.
 
 
 class EngineUnavailableError(JobError):
-    """An engine that does not answer, or not yet: the same may be asked again."""
+    """The engine does not answer; the request can be repeated."""
 
 
 class NativeState(StrEnum):
-    """What an engine says of a job: it has not begun, it is running, it is no more."""
-
     WAITING = "waiting"
     RUNNING = "running"
     GONE = "gone"
 
 
 class JobEngine(Protocol):
-    """An engine. `patience`: seconds that the folder may be behind, where it lies on the disk of another machine; `interval`: seconds
-    between two questions about a job; `python`: of the machines it runs on, `None` where it is the server's own; `is_here`: whether that is
-    this machine, whatever number of hosts a job has."""
+    """An engine that runs jobs.
+
+    `patience`: seconds that the folder may lag behind on a network disk; `interval`: seconds between status queries;
+    `python`: interpreter on the job's machines, `None` for the server's; `is_here`: whether jobs run on this machine,
+    even with several hosts.
+    """
 
     name: str
     is_here: bool
@@ -43,24 +43,24 @@ class JobEngine(Protocol):
     interval: float
 
     def submit(self, spec: JobSpec, folder: Path) -> str:
-        """Start the job of a folder, or put it into the engine's own queue; returns its id there."""
+        """Submit the job of a folder and return the engine's ID of it."""
 
     def recover(self, spec: JobSpec, folder: Path) -> str | None:
-        """The id of a job that was submitted by a server which ended before it had the id; `None` if it was not submitted."""
+        """Return the ID of a job whose server stopped before storing it, or `None` if it was not submitted."""
 
     def state(self, native: str) -> NativeState:
-        """Whether it is still there."""
+        """Return the state of a job."""
 
     def cancel(self, native: str) -> None:
-        """End it. Nothing happens if it has ended."""
+        """End a job; does nothing if it has ended."""
 
 
 NICENESS = 5
-"""What else runs on the machine, the server itself, goes first."""
+"""Niceness of jobs, so that the server and other processes have priority."""
 
 
 class LocalEngine:
-    """Starts jobs as processes of this machine. Several hosts are several processes here: good for trying a plan out."""
+    """Runs jobs as processes on this machine, including those of several hosts, to try a plan out."""
 
     name = "here"
     is_here = True
@@ -81,7 +81,7 @@ class LocalEngine:
             raise JobError(f"The job does not start on this machine: {error.strerror}.", ["try again", "end other jobs"]) from None
         return f"{pid}:{start_mark(pid)}"
 
-    def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
+    def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - part of the protocol
         started = read_started(folder)
         pid, mark = started.get("pid"), started.get("mark")
         return f"{pid}:{mark}" if type(pid) is int and isinstance(mark, str) and has_argument(pid, str(folder)) else None
@@ -94,22 +94,19 @@ class LocalEngine:
 
 
 def process_state(native: str) -> NativeState:
-    """Of a process of this machine, which is known by its number and its start."""
     number, _, mark = native.partition(":")
-    with suppress(ChildProcessError):  # of a server before this one
+    with suppress(ChildProcessError):  # started by a previous server
         os.waitpid(int(number), os.WNOHANG)
     return NativeState.RUNNING if mark and start_mark(int(number)) == mark else NativeState.GONE
 
 
 def end_process(native: str) -> None:
-    """Have such a process end, if it runs."""
     if process_state(native) is NativeState.RUNNING:
         with suppress(ProcessLookupError):
             os.kill(int(native.partition(":")[0]), signal.SIGTERM)
 
 
 def supervisor_command(folder: Path, python: str | None = None) -> list[str]:
-    """The command line that any engine starts for a job."""
     return [python or sys.executable, "-m", "workbench.team.jobs.job_supervisor", str(folder)]
 
 

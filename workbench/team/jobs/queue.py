@@ -1,14 +1,14 @@
-"""The queue is the table: a job waits in its row until somebody claims it, in one statement that nobody else can make at the same time.
+"""The job queue, which is a database table; one atomic statement claims a job.
 
-Who is served: the person with the fewest jobs running on the engine, of those the one who was served the longest ago, then the project
-alike, then the oldest job. The job whose turn it is waits where its devices or its memory are taken, and those behind it wait with it: a
-large job is not starved by small ones.
+Order: the user with the fewest running jobs on the engine, then the one served longest ago, then projects likewise,
+then the oldest job. If the next job lacks devices or memory, all jobs behind it wait, so that small jobs do not starve
+large ones.
 
 **Invariants**
 
-- A job goes from "queued" over "starting" and "running" to one of `ENDED`, and never back, but that what is "starting" at the start of a
-  server may be begun again.
-- Who is claimed has, with that job, at most one more running than anybody whose job could have been claimed instead.
+- A job goes from "queued" through "starting" and "running" to one of `ENDED`, and never back, except that a job in
+  "starting" when a server starts may be submitted again.
+- The claimed job's user then has at most one more running job than any user whose job could have been claimed instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,9 @@ ENDED = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """How much of one engine at a time: `jobs` and `devices` in all, and of one `person` and one `project`; `minutes` of one job;
-    `memory`: bytes of each host that the devices of runs may use, where they are its processor's; of this machine it is known."""
+    """Concurrent limits of an engine: `jobs` and `devices` in total, jobs of one `person` and one `project`; `minutes`
+    per job. `memory` is the bytes of each host that CPU devices may use; on this machine it is detected.
+    """
 
     jobs: int = 4
     devices: int = 64
@@ -49,7 +50,7 @@ def enqueue(
     room_id: str | None = None,
     limits: JobLimits | None = None,
 ) -> str:
-    """Put a job into the queue of an engine; its id. Raises `JobError` for one that could never be claimed."""
+    """Queue a job and return its ID. Raises `JobError` if it exceeds the engine's limits."""
     limits = limits or JobLimits()
     if spec.devices > limits.devices:
         raise JobError(
@@ -60,19 +61,16 @@ def enqueue(
         raise JobError(
             f"The job asks for {spec.minutes:g} minutes, and {engine} gives {limits.minutes:g}.", [f"ask for {limits.minutes:g}"]
         )
-    whose = {"project_id": project_id, "author_id": author_id, "room_id": room_id}
-    row = StoredJob(digest=spec.plan, kind=spec.kind, engine=engine, spec=spec.record(), **whose)
+    references = {"project_id": project_id, "author_id": author_id, "room_id": room_id}
+    row = StoredJob(digest=spec.plan, kind=spec.kind, engine=engine, spec=spec.record(), **references)
     with store.write() as session:
         session.add(row)
     return row.id
 
 
 def claim(store: Store, engine: str, limits: JobLimits, shared_memory: int | None = None) -> StoredJob | None:
-    """Take the job whose turn it is; it is "starting" then. `None` where there is none, or no room for it.
-
-    `shared_memory`: bytes that all jobs of the engine share, where it runs them on one machine. A job that needs more than is left waits.
-    """
-    with store.read() as session:  # a transaction that writes keeps others from writing
+    """Claim the next job, or `None`. A job waits if it needs more of `shared_memory` (bytes) than is free."""
+    with store.read() as session:  # avoids a write transaction, which blocks other writers
         waiting = session.scalar(select(StoredJob.id).where(StoredJob.engine == engine, StoredJob.state == "queued").limit(1))
     if waiting is None:
         return None
@@ -80,8 +78,8 @@ def claim(store: Store, engine: str, limits: JobLimits, shared_memory: int | Non
     is_active = (active.engine == engine, active.state.in_(ACTIVE))
     used = select(func.coalesce(func.sum(cast(active.spec["devices"].as_string(), Integer)), 0)).where(*is_active).scalar_subquery()
     running = select(func.count()).select_from(active).where(*is_active).scalar_subquery()
-    needed, held = _host_bytes(StoredJob), select(func.coalesce(func.sum(_host_bytes(active)), 0)).where(*is_active).scalar_subquery()
-    has_memory = [] if shared_memory is None else [or_(needed == 0, held == 0, needed + held <= shared_memory)]
+    needed, used_bytes = _host_bytes(StoredJob), select(func.coalesce(func.sum(_host_bytes(active)), 0)).where(*is_active).scalar_subquery()
+    has_memory = [] if shared_memory is None else [or_(needed == 0, used_bytes == 0, needed + used_bytes <= shared_memory)]
     claimed = (
         update(StoredJob)
         .where(StoredJob.id == _head(engine, limits).scalar_subquery(), StoredJob.state == "queued")
@@ -95,12 +93,10 @@ def claim(store: Store, engine: str, limits: JobLimits, shared_memory: int | Non
 
 
 def _host_bytes(job: Any) -> Any:
-    """The memory that a job needs; jobs of before say nothing of it."""
     return func.coalesce(cast(job.spec["host_bytes"].as_string(), BigInteger), 0)
 
 
 def _head(engine: str, limits: JobLimits) -> Any:
-    """The id of the job whose turn it is."""
     people, projects = (_shares(engine, column) for column in (StoredJob.author_id, StoredJob.project_id))
     return (
         select(StoredJob.id)
@@ -115,7 +111,6 @@ def _head(engine: str, limits: JobLimits) -> Any:
 
 
 def _shares(engine: str, column: Any) -> Any:
-    """How many jobs each person, or each project, has running on the engine, and when one of theirs was last claimed."""
     running = func.sum(case((StoredJob.state.in_(ACTIVE), 1), else_=0))
     served = func.coalesce(func.max(StoredJob.started), 0.0)
     columns = (column.label("whose"), running.label("running"), served.label("served"))
@@ -123,20 +118,18 @@ def _shares(engine: str, column: Any) -> Any:
 
 
 def active_jobs(store: Store, engine: str) -> Sequence[StoredJob]:
-    """The jobs that an engine has, or is being given."""
     with store.read() as session:
-        wanted = select(StoredJob).where(StoredJob.engine == engine, StoredJob.state.in_(ACTIVE))
-        return session.scalars(wanted.order_by(StoredJob.started)).all()
+        statement = select(StoredJob).where(StoredJob.engine == engine, StoredJob.state.in_(ACTIVE))
+        return session.scalars(statement.order_by(StoredJob.started)).all()
 
 
 def mark_running(store: Store, job_id: str, native: str) -> None:
-    """The engine has the job, under this id."""
     with store.write() as session:
         session.execute(update(StoredJob).where(StoredJob.id == job_id, StoredJob.state.in_(ACTIVE)).values(state="running", native=native))
 
 
 def ask_to_cancel(store: Store, job_id: str) -> str:
-    """Cancel a job that waits, or note that one that runs is to be ended; its state then. Nothing happens to one that has ended."""
+    """Cancel a queued job or request the end of an active one, and return its state. An ended job is unchanged."""
     with store.write() as session:
         row = session.get(StoredJob, job_id, with_for_update=True)
         if row is None:
@@ -150,7 +143,7 @@ def ask_to_cancel(store: Store, job_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How a job ended: `state` is one of `ENDED`; `figures` are those of the plan, by tier."""
+    """The result of a job: `state` is one of `ENDED`; `figures` are the plan's, by tier."""
 
     state: str
     summary: Mapping[str, Any]
@@ -160,7 +153,7 @@ class JobResult:
 
 
 def finish(store: Store, job_id: str, result: JobResult) -> bool:
-    """Write down how a job ended, once, and the figures of its plan with it; whether it had not ended before."""
+    """Store a job's result and figures once; returns whether it was active."""
     values = {"state": result.state, "summary": dict(result.summary), "problem": result.problem, "ended": now()}
     with store.write() as session:
         ended = update(StoredJob).where(StoredJob.id == job_id, StoredJob.state.in_(ACTIVE)).values(**values).returning(StoredJob.digest)

@@ -1,8 +1,8 @@
-"""The engine of a Ray cluster, through its Jobs API: the entry point is the supervisor's command line, so the step runs as a process of its
-own, and not inside of Ray's.
+"""The Ray engine, through the Jobs API: the entry point is the supervisor's command line, so that steps run outside
+Ray's processes.
 
-A job has the id in Ray that it has here, so one that was submitted is found again whatever became of the server, and one that is submitted
-twice is refused by Ray. Ray runs anything for whoever reaches its API: only the server may reach it, or it takes a token (`RAY_AUTH_MODE`).
+Ray uses the server's job ID, so that a submitted job can be found after a restart, and Ray rejects a second submission.
+Ray runs code of anyone who reaches its API: restrict it to the server, or require a token (`RAY_AUTH_MODE`).
 """
 
 import shlex
@@ -23,7 +23,7 @@ _GONE = ("STOPPED", "SUCCEEDED", "FAILED")
 
 
 class Ray:
-    """Submits to the cluster whose dashboard has this address. A job is on one node of it; its processes are all there."""
+    """Submits to the cluster with this dashboard address. A job runs on one node."""
 
     name = "ray"
     is_here = False
@@ -89,7 +89,7 @@ class Ray:
         if self._client is None:
             try:
                 from ray.job_submission import JobSubmissionClient
-            except ImportError:  # Ray is absent, or is there without what its Jobs API needs
+            except ImportError:  # Ray or a dependency of its Jobs API is missing
                 raise JobError("Jobs on Ray need its Jobs API, which is not installed.", ['pip install "ray[default]"']) from None
             try:
                 self._client = JobSubmissionClient(self._address)
@@ -100,20 +100,19 @@ class Ray:
 
 
 def _resources(spec: JobSpec) -> dict[str, Any]:
-    """What Ray keeps for the entry point. Raises `JobError`."""
-    found: dict[str, Any] = {"entrypoint_num_cpus": 1.0}
+    resources: dict[str, Any] = {"entrypoint_num_cpus": 1.0}
     for name, value in spec.options.items():
         if name == "resource":
-            found["entrypoint_resources"] = {value: 1.0}
+            resources["entrypoint_resources"] = {value: 1.0}
         elif name in ("cpus", "gpus") and value.isdecimal():
-            found[f"entrypoint_num_{name}"] = float(value)
+            resources[f"entrypoint_num_{name}"] = float(value)
         else:
             raise JobError(f"Ray has no option `{name[:80]}={value[:80]}` here.", [f"use {', '.join(OPTIONS)}"])
     if spec.memory:
-        found["entrypoint_memory"] = spec.memory * spec.processes
-    return found
+        resources["entrypoint_memory"] = spec.memory * spec.processes
+    return resources
 
 
 def _first_line(error: Exception) -> str:
-    line = next((each.strip() for each in str(error).splitlines() if each.strip()), "")
+    line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return (line or type(error).__name__)[:300]

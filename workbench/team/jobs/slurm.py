@@ -1,9 +1,9 @@
-"""The engine of a Slurm cluster, through submitit, which writes the batch script and submits it.
+"""The Slurm engine, through submitit, which writes and submits the batch script.
 
-The job is given to it as a command line: no function of ours is pickled, and nothing that a job wrote is unpickled. submitit's `local`
-executor, which starts the same tasks on this machine, is for trying a site's set-up out, and for the tests.
+The job is a command line: no function is pickled, and no output of a job is unpickled. submitit's `local` executor runs
+the same tasks on this machine, to try a site's configuration and in tests.
 
-The folder of the server's data has to be on a disk that the nodes share, and so has the Python of the server.
+The server's data folder and Python must be on a disk that the nodes share.
 """
 
 import shlex
@@ -30,20 +30,20 @@ OPTIONS = {
 }
 COMMANDS = ("sbatch", "srun", "scancel", "squeue")
 TIME_LIMIT = 30.0  # seconds for one of Slurm's commands
-SPARE = 3  # minutes that Slurm gives a job beyond its limit
+SPARE = 3  # minutes of Slurm's limit beyond the job's
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED")
 _RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED")
 _BUSY = ("Unable to contact slurm controller", "Socket timed out", "Resource temporarily unavailable")
-_NATIVE = "native"  # the file with the id, beside the job
+_NATIVE = "native"  # the file with Slurm's job ID
 _WHOLE = ("gpus_per_node", "cpus_per_task")
 
 
 class Slurm:
-    """Submits to the cluster that this machine is a login node of; with `executor="local"` to this machine alone."""
+    """Submits to the cluster of this login node; with `executor="local"` runs on this machine."""
 
     name = "slurm"
     python: str | None = None
-    patience = 60.0  # NFS shows a new file after that much at the latest, as it is mounted by default
+    patience = 60.0  # maximum delay of new files with NFS's default mount options
     interval = 5.0
 
     def __init__(self, executor: str = "slurm") -> None:
@@ -54,9 +54,9 @@ class Slurm:
     def submit(self, spec: JobSpec, folder: Path) -> str:
         executor = self._open(spec, folder)
         try:
-            job = executor._submit_command(shlex.join(supervisor_command(folder)))  # noqa: SLF001 - the one way without a pickle
-        except Exception as error:  # submitit's own errors, and whatever sbatch says
-            kind = EngineUnavailableError if any(each in str(error) for each in _BUSY) else JobError
+            job = executor._submit_command(shlex.join(supervisor_command(folder)))  # noqa: SLF001 - the only submission without a pickle
+        except Exception as error:  # errors of submitit and sbatch
+            kind = EngineUnavailableError if any(text in str(error) for text in _BUSY) else JobError
             raise kind(f"Slurm rejected the job: {_last_line(error)}", ["check the options of the job", "ask `sinfo`"]) from error
         native = f"{job.job_id}:{start_mark(int(job.job_id))}" if self._executor == "local" else str(job.job_id)
         write_whole(folder / _NATIVE, native.encode())
@@ -71,15 +71,15 @@ class Slurm:
     def state(self, native: str) -> NativeState:
         if self._executor == "local":
             return process_state(native)
-        found = _run("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", native)
-        word = found.split()[0] if found.split() else ""
+        output = _run("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", native)
+        word = output.split()[0] if output.split() else ""
         return NativeState.WAITING if word in _WAITING else NativeState.RUNNING if word in _RUNNING else NativeState.GONE
 
     def cancel(self, native: str) -> None:
         if self._executor == "local":
             end_process(native)
         else:
-            _run("scancel", native)  # SIGTERM, on which the supervisors write the end, and half a minute later SIGKILL
+            _run("scancel", native)  # SIGTERM, on which supervisors write the exit record; SIGKILL 30 s later
 
     def _open(self, spec: JobSpec, folder: Path) -> Any:
         if problem := _why_not(self._executor):
@@ -95,11 +95,10 @@ class Slurm:
 
 
 def _parameters(spec: JobSpec, folder: Path, executor: str) -> dict[str, Any]:
-    """What submitit calls the numbers of a spec, and the site's options. Raises `JobError`."""
     shared: dict[str, Any] = {
         "nodes": spec.hosts,
         "tasks_per_node": spec.processes,
-        "timeout_min": ceil(spec.minutes) + SPARE,  # the supervisor ends the job at its own limit, and says so
+        "timeout_min": ceil(spec.minutes) + SPARE,  # later than the supervisor's own limit, which reports the timeout
     }
     if executor == "local":
         if spec.hosts > 1:
@@ -119,7 +118,7 @@ def _parameters(spec: JobSpec, folder: Path, executor: str) -> dict[str, Any]:
         **options,
         "name": f"workbench-{folder.name}",
         "slurm_additional_parameters": additional,
-        "slurm_setup": [f"export PYTHONPATH={shlex.quote(python_path())}"],  # of the server's own environment nothing travels
+        "slurm_setup": [f"export PYTHONPATH={shlex.quote(python_path())}"],  # the server's environment is not exported
         "slurm_srun_args": ["--export=ALL", "--kill-on-bad-exit=0"],
     }
 
@@ -142,7 +141,7 @@ def _import_submitit() -> Any:
 
 
 def _run(*command: str) -> str:
-    """What one of Slurm's commands prints; empty where it has forgotten the job. Raises `JobError` where it does not answer."""
+    """Run a Slurm command and return its output; empty if the job is unknown. Raises `JobError` without an answer."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)  # noqa: S603 - Slurm's own
     except (OSError, subprocess.TimeoutExpired) as error:

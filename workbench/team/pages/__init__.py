@@ -1,1 +1,1 @@
-"""The pages around the boards: HTML made on the server, which works without scripts; what is shown comes from the actions alone."""
+"""HTML pages around the boards: rendered on the server, usable without scripts, fed by actions only."""

@@ -1,5 +1,4 @@
-"""Pages about people: my account, its password, logins and tokens; for administrators people, limits, the audit and the server's state; and
-the rooms of a project with who is in each."""
+"""Pages of the account, server administration, and a project's rooms."""
 
 import asyncio
 from functools import partial
@@ -13,8 +12,8 @@ from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.user_accounts import note
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.pages.page_handler import PageHandler, ProjectPageHandler, SaidMessage, gather
-from workbench.team.pages.plan_cards import plan_words
+from workbench.team.pages.page_handler import FlashMessage, PageHandler, ProjectPageHandler, gather
+from workbench.team.pages.plan_cards import plan_label
 from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.store.tables import Password, User
 
@@ -39,14 +38,12 @@ class AccountPage(PageHandler):
 
 
 class QuotaPage(PageHandler):
-    """How much I have of what one person may have."""
-
     async def get(self) -> None:
         self.show("quota.html", title="What I use", place="account", quotas=(await self.ask("me.quota"))["items"])
 
 
 class PasswordForm(PageHandler):
-    """A new password for the person who knows the present one; other browsers are signed out. It is no action: no token may do this."""
+    """Change the password and sign out other browsers. This is not an action, because no token may do it."""
 
     async def post(self) -> None:
         person = self.require_principal("manage")
@@ -58,9 +55,9 @@ class PasswordForm(PageHandler):
                 self.get_body_argument("old_password", "", strip=False), self.get_body_argument("new_password", "", strip=False)
             )
         except WorkbenchError as error:
-            self.say(SaidMessage("bad", error.message, error.ways_out))
+            self.say(FlashMessage("bad", error.message, error.ways_out))
         else:
-            self.say(SaidMessage("good", "Password changed; other browsers are signed out."))
+            self.say(FlashMessage("good", "Password changed; other browsers are signed out."))
         self.redirect_to("/account")
 
     async def _change(self, old: str, new: str) -> None:
@@ -73,7 +70,6 @@ class PasswordForm(PageHandler):
         self.server.revocations.announce(await asyncio.to_thread(self._store, ways.local, hashed))
 
     def _store(self, accounts: LocalAccounts, hashed: str) -> list[str]:
-        """The digests of the logins that ended."""
         person = self.require_principal()
         with self.server.store.write() as session:
             accounts.set(session, session.get_one(User, person.user_id), hashed)
@@ -81,13 +77,13 @@ class PasswordForm(PageHandler):
             return revoke_logins_of(session, person.user_id, but=person.key)
 
 
-# For administrators: people, limits, the audit, and how the server is.
+# Administration: users, limits, audit log and server status.
 
 _AUDIT = ("person", "action", "subject")
 
 
 class AdminPage(PageHandler):
-    """A page that only administrators see; the actions hold it, too."""
+    """Base of administration pages; the actions check the permission too."""
 
     async def prepare(self) -> None:
         await super().prepare()
@@ -95,60 +91,56 @@ class AdminPage(PageHandler):
             self.require_admin()
 
     def show(self, template: str, status: int = 200, **values: object) -> None:
-        """A page, with a warning where programs run with the server's rights."""
         warning = self.sandbox_text if self.sandbox_level is SandboxLevel.SEPARATE_PROCESS else ""
         super().show(template, status, **{"sandbox_warning": warning, **values})
 
     def argument(self, name: str) -> str:
-        """A word of the address, without spaces around it."""
         return self.get_query_argument(name, "").strip()[:80]
 
 
 class AdminPeoplePage(AdminPage):
-    """Who has an account."""
-
     async def get(self) -> None:
-        asked = {key: value for key in ("q", "cursor") if (value := self.argument(key))}
-        found = await self.ask("people.list", asked)
-        later = urlencode({**asked, "cursor": found["next"]}) if found["next"] else ""
+        filters = {key: value for key in ("q", "cursor") if (value := self.argument(key))}
+        page = await self.ask("people.list", filters)
+        next_query = urlencode({**filters, "cursor": page["next"]}) if page["next"] else ""
         self.show(
-            "admin_people.html", title="People", place="admin", section="people", people=found["items"], q=asked.get("q", ""), next=later
+            "admin_people.html",
+            title="People",
+            place="admin",
+            section="people",
+            people=page["items"],
+            q=filters.get("q", ""),
+            next=next_query,
         )
 
 
 class AdminLimitsPage(AdminPage):
-    """Limits of the whole server."""
-
     async def get(self) -> None:
-        found = await self.ask("settings.list")
-        self.show("admin_limits.html", title="Limits", place="admin", section="limits", settings=found["items"])
+        settings = await self.ask("settings.list")
+        self.show("admin_limits.html", title="Limits", place="admin", section="limits", settings=settings["items"])
 
 
 class AuditPage(AdminPage):
-    """Who did what to what."""
-
     async def get(self) -> None:
-        asked = {key: value for key in _AUDIT if (value := self.argument(key))}
+        filters = {key: value for key in _AUDIT if (value := self.argument(key))}
         cursor = {"cursor": value} if (value := self.get_query_argument("cursor", "")) else {}
-        found, people = await gather(self.ask("audit.list", {**asked, **cursor}), self.ask("people.list", {"limit": "100"}))
-        later = urlencode({**asked, "cursor": found["next"]}) if found["next"] else ""
-        actions = sorted({each.name for each in ALL_ACTIONS if each.changes} | {"sign_in", "sign_in_failed", "sign_out"})
+        page, people = await gather(self.ask("audit.list", {**filters, **cursor}), self.ask("people.list", {"limit": "100"}))
+        next_query = urlencode({**filters, "cursor": page["next"]}) if page["next"] else ""
+        actions = sorted({action.name for action in ALL_ACTIONS if action.changes} | {"sign_in", "sign_in_failed", "sign_out"})
         self.show(
             "admin_audit.html",
             title="Audit",
             place="admin",
             section="audit",
-            entries=found["items"],
-            asked=asked,
-            next=later,
-            people=[each["name"] for each in people["items"]],
-            actions=[(each, each) for each in actions],
+            entries=page["items"],
+            asked=filters,
+            next=next_query,
+            people=[person["name"] for person in people["items"]],
+            actions=[(name, name) for name in actions],
         )
 
 
 class StatusPage(AdminPage):
-    """Whether the parts of the server work, and how far programs are walled off."""
-
     async def get(self) -> None:
         server = self.server
         store = await asyncio.to_thread(server.store.is_ready)
@@ -179,7 +171,7 @@ class StatusPage(AdminPage):
         )
 
 
-# The rooms of a project: who is in each now, and what was changed last.
+# The rooms of a project, with their users and latest changes.
 
 MOST_ROOMS = 100
 _MOST_PLANS = 200
@@ -198,27 +190,26 @@ class RoomsPage(ProjectPageHandler):
             self.ask_all("rooms.list", MOST_ROOMS, {"closed": "true"}, project=project),
             self.ask_all("plans.list", _MOST_PLANS, project=project),
         )
-        opened = await gather(*(self._with_last(each) for each in rooms if not each["closed"]))
+        opened = await gather(*(self._with_last(room) for room in rooms if not room["closed"]))
         await self.show_in_project(
             "rooms.html",
             project,
             "rooms",
             title="Rooms",
             rooms=opened,
-            closed=[each for each in rooms if each["closed"]],
-            plans=[(each["id"], plan_words(each)) for each in plans],
+            closed=[room for room in rooms if room["closed"]],
+            plans=[(plan["id"], plan_label(plan)) for plan in plans],
         )
 
     async def _with_last(self, room: Any) -> Any:
-        """The room with the last entry of its log, which says who did what."""
         if not room["edits"]:
             return {**room, "last": None}
-        found = (await self.ask("rooms.log", {"after": str(room["edits"] - 1), "limit": "1"}, room=room["id"]))["items"]
-        return {**room, "last": {**found[0], "what": change_text(found[0])} if found else None}
+        entries = (await self.ask("rooms.log", {"after": str(room["edits"] - 1), "limit": "1"}, room=room["id"]))["items"]
+        return {**room, "last": {**entries[0], "what": change_text(entries[0])} if entries else None}
 
 
 def change_text(entry: Any) -> str:
-    """What an entry of a room's log did, in a few words.
+    """Describe the change of a room's log entry in a few words.
 
     >>> change_text({"kind": "undo", "body": {}})
     'took a change back'
@@ -227,8 +218,8 @@ def change_text(entry: Any) -> str:
     """
     if entry["kind"] in _WORDS:
         return _WORDS[entry["kind"]]
-    edits = [each.get("edit", {}) for each in entry["body"].get("added", ()) if isinstance(each, dict)]
-    return ", ".join(_edit_text(each) for each in edits[:2] if isinstance(each, dict)) or "a change"
+    edits = [record.get("edit", {}) for record in entry["body"].get("added", ()) if isinstance(record, dict)]
+    return ", ".join(_edit_text(record) for record in edits[:2] if isinstance(record, dict)) or "a change"
 
 
 def _edit_text(edit: dict[str, Any]) -> str:

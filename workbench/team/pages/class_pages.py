@@ -1,4 +1,4 @@
-"""The class: what was handed out, one assignment as students and teachers see it, and the wall with the work of all."""
+"""Pages of a class: assignments, one assignment for students and teachers, and the wall of everybody's work."""
 
 import csv
 import io
@@ -6,108 +6,91 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.team.access import MissingError, ProjectRole, parse_role
+from workbench.team.access import MissingError
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.plan_charts import ChartPoint, draw_memory_by_time
+from workbench.widgets.glossary.lessons import COURSES
 
 MOST_IN_CHART = 60
 
 
 class ClassPage(ProjectPageHandler):
-    """The assignments of a class."""
-
     async def get(self, project: str) -> None:
-        found = (await self.ask("assignments.list", project=project))["items"]
-        await self.show_in_project("class.html", project, "class", title="Assignments", assignments=found)
+        assignments = (await self.ask("assignments.list", project=project))["items"]
+        await self.show_in_project("class.html", project, "class", title="Assignments", assignments=assignments, courses=COURSES)
 
 
 class AssignmentHandler(ProjectPageHandler):
-    """What the pages of one assignment share."""
-
     async def assignment_of(self, project: str, assignment: str) -> Any:
-        """The assignment. Raises `MissingError` for one of another project."""
-        found = await self.ask("assignments.get", assignment=assignment)
-        if found["project"] != project:
+        record = await self.ask("assignments.get", assignment=assignment)
+        if record["project"] != project:
             raise MissingError("assignment", assignment)
-        return found
+        return record
 
     async def ranking_of(self, assignment: str) -> dict[str, Any]:
-        """The ranking, and whether something of it is still on its way."""
-        found = await self.ask("assignments.ranking", assignment=assignment)
+        ranking = await self.ask("assignments.ranking", assignment=assignment)
         return {
-            **found,
-            "pending": any(each["compiling"] for each in found["items"]) or any(each["searching"] for each in found["baselines"]),
+            **ranking,
+            "pending": any(item["compiling"] for item in ranking["items"]) or any(item["searching"] for item in ranking["baselines"]),
         }
-
-    async def role_in(self, project: str) -> ProjectRole:
-        """What the person may do here."""
-        return parse_role((await self.ask("projects.get", project=project))["role"])
 
 
 class AssignmentPage(AssignmentHandler):
-    """What is asked, one's own work, the ranking; for teachers the scores of all."""
-
     async def get(self, project: str, assignment: str) -> None:
-        found, role = await gather(self.assignment_of(project, assignment), self.role_in(project))
-        ranking = await self.ranking_of(assignment) if found["ranked"] else None
-        given = (await self.ask("answers.list", assignment=assignment))["items"] if found["work"] else []
-        scores = (await self.ask("assignments.scores", assignment=assignment))["items"] if role >= ProjectRole.EDITOR else []
+        record, values = await gather(self.assignment_of(project, assignment), self.project_values(project))
+        ranking = await self.ranking_of(assignment) if record["ranked"] else None
+        answers = (await self.ask("answers.list", assignment=assignment))["items"] if record["work"] else []
+        scores = (await self.ask("assignments.scores", assignment=assignment))["items"] if values["may"]["editor"] else []
         await self.show_in_project(
             "assignment.html",
             project,
             "class",
-            title=found["name"],
-            assignment=found,
+            title=record["name"],
+            assignment=record,
             ranking=ranking,
-            last={each["question"]: each for each in given},
+            last={answer["question"]: answer for answer in answers},
             scores=scores,
-            plan_questions=[each["name"] for each in found["questions"] if each["kind"] == "plan"],
+            plan_questions=[question["name"] for question in record["questions"] if question["kind"] == "plan"],
         )
 
 
 class LiveRanking(AssignmentHandler):
-    """The ranking, as a part of the page, until all of it is known."""
-
     async def get(self, project: str, assignment: str) -> None:
-        found, ranking = await gather(self.assignment_of(project, assignment), self.ranking_of(assignment))
-        values = {**await self.project_values(project), "assignment": found, "ranking": ranking}
+        record, ranking = await gather(self.assignment_of(project, assignment), self.ranking_of(assignment))
+        values = {**await self.project_values(project), "assignment": record, "ranking": ranking}
         self.write_part("ranking_live.html", over=not ranking["pending"], **values)
 
 
 class ReplayPage(AssignmentHandler):
-    """How a plan of the ranking came to be, step by step."""
-
     async def get(self, project: str, assignment: str, place: str) -> None:
-        found = await self.assignment_of(project, assignment)
+        record = await self.assignment_of(project, assignment)
         replay = await self.ask("assignments.replay", assignment=assignment, place=place)
         title = f"Replay of {'the winner' if place == '1' else f'place {place}'}"
-        await self.show_in_project("replay.html", project, "class", title=title, assignment=found, replay=replay)
+        await self.show_in_project("replay.html", project, "class", title=title, assignment=record, replay=replay)
 
 
 class ScoresTable(AssignmentHandler):
-    """The scores as a table for spreadsheets, or as the results of Gradescope, a record for each student."""
-
     async def get(self, project: str, assignment: str, form: str) -> None:
-        found = await self.assignment_of(project, assignment)
+        record = await self.assignment_of(project, assignment)
         scores = (await self.ask("assignments.scores", assignment=assignment))["items"]
-        names = [each["name"] for each in found["questions"]]
-        content = scores_csv(scores, names) if form == "csv" else json.dumps(gradescope_results(scores, found["questions"]), indent=1)
+        names = [question["name"] for question in record["questions"]]
+        content = scores_csv(scores, names) if form == "csv" else json.dumps(gradescope_results(scores, record["questions"]), indent=1)
         self.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="scores.{form}"')
         self.finish(content)
 
 
 def scores_csv(scores: Sequence[Mapping[str, Any]], questions: Sequence[str]) -> str:
-    """A row for each person. A name that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV Injection")."""
+    """Format scores as CSV, with an apostrophe before names that start like a formula (OWASP, "CSV Injection")."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["name", "display", "student", *questions, "reached", "points", "of", "tries", "late", "remark"])
-    for each in scores:
-        person = each["person"]
-        own = [f"{each['questions'].get(name, 0.0):g}" for name in questions]
-        rest = [f"{each[key]:g}" for key in ("reached", "points", "most", "tries", "late")]
-        texts = [_plain(person["name"]), _plain(person["display"]), "yes" if each["student"] else "no"]
-        writer.writerow([*texts, *own, *rest, _plain(each["remark"])])
+    for row in scores:
+        person = row["person"]
+        results = [f"{row['questions'].get(name, 0.0):g}" for name in questions]
+        rest = [f"{row[key]:g}" for key in ("reached", "points", "most", "tries", "late")]
+        texts = [_plain(person["name"]), _plain(person["display"]), "yes" if row["student"] else "no"]
+        writer.writerow([*texts, *results, *rest, _plain(row["remark"])])
     return out.getvalue()
 
 
@@ -116,66 +99,62 @@ def _plain(text: str) -> str:
 
 
 def gradescope_results(scores: Sequence[Mapping[str, Any]], questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """By the name of each student what Gradescope reads from `results.json` (gradescope-autograders.readthedocs.io, "Output Format")."""
+    """Return Gradescope's `results.json` by student name (gradescope-autograders.readthedocs.io, "Output Format")."""
     return {
-        each["person"]["name"]: {
-            "score": each["points"],
-            "output": each["remark"],
+        row["person"]["name"]: {
+            "score": row["points"],
+            "output": row["remark"],
             "tests": [
-                {"name": one["name"], "score": each["questions"].get(one["name"], 0.0), "max_score": one["points"]} for one in questions
+                {"name": question["name"], "score": row["questions"].get(question["name"], 0.0), "max_score": question["points"]}
+                for question in questions
             ],
         }
-        for each in scores
-        if each["student"]
+        for row in scores
+        if row["student"]
     }
 
 
 class WallPage(AssignmentHandler):
-    """The work of all: who is there, what their plan is, and which goals it meets; those that are stuck first."""
-
     async def get(self, project: str, assignment: str) -> None:
         values = await self.values_of(project, assignment)
         await self.show_in_project("wall.html", project, "class", title=f"Wall of {values['assignment']['name']}", **values)
 
     async def values_of(self, project: str, assignment: str) -> dict[str, Any]:
-        """What the wall shows."""
-        found, wall = await gather(self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment))
-        role = await self.role_in(project)
-        all_work = [{**each, "letter": str(place)} for place, each in enumerate(wall["items"], 1)]
+        record, wall, shown = await gather(
+            self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment), self.project_values(project)
+        )
+        all_work = [{**work, "letter": str(place)} for place, work in enumerate(wall["items"], 1)]
         return {
-            "assignment": found,
+            "assignment": record,
             "all_work": all_work,
             "without": wall["without"],
             "chart": draw_memory_by_time(_points(all_work)),
-            "sends": role >= ProjectRole.EDITOR,
+            "sends": shown["may"]["editor"],
         }
 
 
 class LiveWall(WallPage):
-    """The work, as a part of the page."""
-
     async def get(self, project: str, assignment: str) -> None:
         self.write_part("wall_live.html", over=False, here=f"/p/{project}", **await self.values_of(project, assignment))
 
 
 def _points(all_work: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
-    """Everybody's plan by the time of a step and the memory at the peak, where both are known."""
-    known = [(each, each["card"].get("figures", {})) for each in all_work[:MOST_IN_CHART]]
+    pairs = [(work, work["card"].get("figures", {})) for work in all_work[:MOST_IN_CHART]]
     return [
-        ChartPoint(each["letter"], _names(each), figures["step_seconds"], figures["peak_bytes"], figures.get("fits") is not False)
-        for each, figures in known
+        ChartPoint(
+            work["letter"],
+            ", ".join(one["display"] for one in work["people"]),
+            figures["step_seconds"],
+            figures["peak_bytes"],
+            figures.get("fits") is not False,
+        )
+        for work, figures in pairs
         if figures.get("step_seconds") and figures.get("peak_bytes")
     ]
 
 
-def _names(work: Mapping[str, Any]) -> str:
-    return ", ".join(each["display"] for each in work["people"])
-
-
 class WorkThumbnail(AssignmentHandler):
-    """The picture of somebody's plan."""
-
     async def get(self, project: str, assignment: str, work: str) -> None:
         await self.assignment_of(project, assignment)
         picture = (await self.ask("work.thumbnail", assignment=assignment, work=work))["svg"]
-        self.show_picture(picture, work, seconds=86_400)  # its address has the time when it was made
+        self.show_picture(picture, work, seconds=86_400)  # the address contains the time of the picture

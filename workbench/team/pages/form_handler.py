@@ -1,9 +1,9 @@
-"""Forms: a post to an address carries out one action, and leads back to a page that says what was done.
+"""Forms: a POST runs one action and redirects to a page that shows the outcome.
 
 **Invariants**
 
-- A form decides nothing: what it may send, and who may, is the action's to say.
-- What went wrong is said on the page that the form is on, with the fields as they were typed.
+- A form decides nothing: the action validates the input and authorizes the user.
+- Errors are shown on the form's page, with the fields as they were typed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from workbench.team.actions.check_inputs import typed_text
 from workbench.team.actions.perform import Context, admit
 from workbench.team.actions.programs import WHEEL
 from workbench.team.actions.schemas import Schema
-from workbench.team.pages.page_handler import PageHandler, SaidMessage
+from workbench.team.pages.page_handler import FlashMessage, PageHandler
 from workbench.team.web.security import local_path
 
 _PART = "[^/]{1,120}"
@@ -30,12 +30,13 @@ _PART = "[^/]{1,120}"
 
 @dataclass(frozen=True, slots=True)
 class PageForm:
-    """A form at the address `path`, which carries out `action`, leads to `back` and says `says`.
+    """A form at `path` that runs `action`, redirects to `back` and shows the message `says`; an empty `says` shows
+    nothing.
 
-    Parts in braces are those of the address, of the fields, and, in `back` and `says`, of the answer. `parts` are those of the path of the
-    action that come from a field of another name, `given` is what the body has besides the fields. `once` is a template that shows the
-    answer at once, for a secret that is in it. `several` is a field with several texts, with commas between: the
-    action is carried out for each. A form whose `says` is empty leads to where nothing would show it.
+    Parts in braces are filled from the path, the fields, and, in `back` and `says`, the answer. `parts` maps the
+    action's path parameters to fields of other names; `given` has body values besides the fields. `once` is a template
+    that shows an answer directly, because it contains a secret. `several` is a field with comma-separated texts: the
+    action runs for each.
     """
 
     path: str
@@ -53,8 +54,6 @@ class PageForm:
 
 
 class FormHandler(PageHandler):
-    """Carries out the action of one form."""
-
     form: PageForm
 
     def initialize(self, form: PageForm) -> None:  # type: ignore[override]
@@ -66,7 +65,7 @@ class FormHandler(PageHandler):
         return action_of(self.form.action).largest_body
 
     async def prepare(self) -> None:
-        """Refuse a large body, before it is read, of a person who may not do this; a small one is refused with its fields."""
+        """Reject large bodies of unauthorized requests before reading them; small ones are rejected with their fields."""
         await super().prepare()
         if self.is_long:
             await admit(action_of(self.form.action), Context.of(self), self.path_kwargs)
@@ -85,25 +84,24 @@ class FormHandler(PageHandler):
             self.show(self.form.once, answer=values, back=self.path_to(fill(self.form.back, values)), title=fill(self.form.says, values))
             return
         if self.form.says:
-            self.say(SaidMessage("good", fill(self.form.says, values)))
+            self.say(FlashMessage("good", fill(self.form.says, values)))
         self.redirect_to(fill(self.form.back, values))
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
-        """The answer of the action. Raises its `WorkbenchError`s."""
+        """Run the action and return its answer. Raises the action's `WorkbenchError`s."""
         action = action_of(self.form.action)
-        given = {key: [fill(text, values)] for key, text in self.form.given.items()}
-        body = body_of_form(action.body, {**fields, **given}) if action.body is not None else None
-        found = {name: fill(self.form.parts.get(name, f"{{{name}}}"), values) for name in action.parameters}
-        return await self.perform(action, Inputs(found, {}, body))
+        fixed = {key: [fill(text, values)] for key, text in self.form.given.items()}
+        body = body_of_form(action.body, {**fields, **fixed}) if action.body is not None else None
+        parameters = {name: fill(self.form.parts.get(name, f"{{{name}}}"), values) for name in action.parameters}
+        return await self.perform(action, Inputs(parameters, {}, body))
 
     async def _carry_out_each(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
-        """The last answer, in which the texts that the answers have in common with the others are joined."""
-        texts = [each.strip() for each in re.split(r"[,;\s]+", values.get(self.form.several, "")) if each.strip()] or [""]
-        answers = [await self.carry_out(fields, {**values, self.form.several: each}) for each in texts]
-        return {name: ", ".join(dict.fromkeys(str(each[name]) for each in answers)) for name in answers[0]}
+        texts = [part.strip() for part in re.split(r"[,;\s]+", values.get(self.form.several, "")) if part.strip()] or [""]
+        answers = [await self.carry_out(fields, {**values, self.form.several: text}) for text in texts]
+        return {name: ", ".join(dict.fromkeys(str(answer[name]) for answer in answers)) for name in answers[0]}
 
     async def get(self, **path: str) -> None:
-        """Somebody loads the address of a form again: the page that it leads to, or the project's first."""
+        """Redirect a reloaded form address to its target page, or to the project's first page."""
         back = fill(self.form.back, path)
         self.redirect_to(back if "{" not in back else fill("/p/{project}/", path) if "project" in path else "/")
 
@@ -112,22 +110,21 @@ class FormHandler(PageHandler):
 
     def _refuse(self, error: WorkbenchError, fields: Mapping[str, list[str]]) -> None:
         typed = {key: texts[-1] for key, texts in fields.items()}
-        self.say(SaidMessage("bad", error.message, error.ways_out, self.request.path, typed))
+        self.say(FlashMessage("bad", error.message, error.ways_out, self.request.path, typed))
         self.redirect(self._page_of_form())
 
     def _page_of_form(self) -> str:
-        """The page that the form is on, by what the browser says; never one of another server."""
         parts = urlsplit(self.request.headers.get("Referer", ""))
         return local_path(parts.path + (f"?{parts.query}" if parts.query else ""), self.server.prefix)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its parts in braces filled in; what has no value, and what braces are in a value, stays.
+    """Fill in the parts in braces; unknown parts and braces within values stay.
 
     >>> fill("/p/{project}/rooms/{id}", {"project": "gpt", "id": "{x}"})
     '/p/gpt/rooms/{x}'
     """
-    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), template)
+    return re.sub(r"\{(\w+)\}", lambda match: str(values.get(match[1], match[0])), template)
 
 
 WHEEL_FORM = PageForm(
@@ -143,9 +140,9 @@ class WheelFormHandler(FormHandler):
         return LARGEST_WHEEL + SMALL_BODY
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
-        found = next(iter(self.request.files.get("wheel", ())), None)
-        wheel = await asyncio.to_thread(base64.b64encode, found["body"]) if found else b""
-        sent = {"wheel": [wheel.decode()], "locator": [found["filename"]]} if found else {}
+        upload = next(iter(self.request.files.get("wheel", ())), None)
+        wheel = await asyncio.to_thread(base64.b64encode, upload["body"]) if upload else b""
+        sent = {"wheel": [wheel.decode()], "locator": [upload["filename"]]} if upload else {}
         return await super().carry_out({**fields, **sent, "kind": ["wheel"]}, values)
 
 
@@ -155,7 +152,7 @@ GRADES_FORM = PageForm(f"{_AT}/grades", "work.grade", _AT, "Saved: {saved}.")
 
 
 class GradesFormHandler(FormHandler):
-    """Fields are `points.ROOM` and `remark.ROOM`; who work together have a row each, of the same room."""
+    """Grades of a class in fields `points.ROOM` and `remark.ROOM`; group members have a row each for one room."""
 
     @property
     def largest_body(self) -> int:
@@ -166,17 +163,16 @@ class GradesFormHandler(FormHandler):
         saved: list[str] = []
         for work, body in changed_grades(scores, fields):
             answer = await self.perform(action_of("work.grade"), Inputs({"assignment": values["assignment"], "work": work}, {}, body))
-            saved.append(" and ".join(each["display"] for each in answer["people"]))
+            saved.append(" and ".join(person["display"] for person in answer["people"]))
         return {"saved": ", ".join(saved) or "nothing was changed"}
 
 
 def changed_grades(scores: Sequence[Mapping[str, Any]], fields: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rooms whose points or remark were typed anew, with those."""
-    rows = {each["room"]: each for each in scores if each["room"]}
+    rows = {score["room"]: score for score in scores if score["room"]}
     for room, row in rows.items():
         body: dict[str, Any] = {}
-        for name, before in (("points", shown_points(row)), ("remark", row["remark"])):
-            typed = [each.strip() for each in fields.get(f"{name}.{room}", ()) if each.strip() != before]
+        for name, previous in (("points", shown_points(row)), ("remark", row["remark"])):
+            typed = [text.strip() for text in fields.get(f"{name}.{room}", ()) if text.strip() != previous]
             if typed:
                 body[name] = typed[0] if name == "remark" else _number(typed[0])
         if body:
@@ -184,43 +180,43 @@ def changed_grades(scores: Sequence[Mapping[str, Any]], fields: Mapping[str, Seq
 
 
 def shown_points(row: Mapping[str, Any]) -> str:
-    """The points that a teacher gave in place of those that were reached; empty where none were given."""
+    """Return the points that a teacher set to override the reached score; empty if none."""
     return "" if row["points"] == row["reached"] else f"{row['points']:g}"
 
 
 def _number(text: str) -> float | str | None:
-    """As the action takes it, which refuses what is no number in its own words."""
+    """Convert a text to a number; invalid texts are returned unchanged, so that the action reports them."""
     try:
         return float(text) if text else None
     except ValueError:
         return text
 
 
-# What a form sent, as the body that an action takes: the action's own schema says what each field is.
+# Convert form fields to an action's body, by the action's schema.
 #
-# An object is read from fields `key.name`, or from one field with lines `name=value`. A field that is left empty is left out, unless it has
-# to be there; a box that is not ticked is false where the form says that it has the box (a hidden field `has` with its name).
+# An object is read from fields `key.name`, or from one field with lines `name=value`. An empty field is omitted unless it is
+# required; an unchecked box is false if the form declares the box (a hidden field `has` with its name).
 
 Fields = Mapping[str, Sequence[str]]
 BOXES = "has"
 
 
 def body_of_form(schema: Schema, fields: Fields) -> dict[str, Any]:
-    """The body; what cannot be read as its type stays a text, which the action refuses in its own words."""
+    """Return the body; values that cannot be converted stay texts, so that the action reports them."""
     properties: Mapping[str, Schema] = schema.get("properties", {})
-    found = {key: _value(properties[key], fields[key]) for key in properties if key in fields}
-    found |= {key: _table(kind, key, fields) for key, kind in properties.items() if _type_of(kind) == "object"}
+    body = {key: _value(properties[key], fields[key]) for key in properties if key in fields}
+    body |= {key: _table(kind, key, fields) for key, kind in properties.items() if _type_of(kind) == "object"}
     for box in fields.get(BOXES, ()):
         if box in properties and box not in fields:
-            found[box] = [] if _type_of(properties[box]) == "array" else False
+            body[box] = [] if _type_of(properties[box]) == "array" else False
     required = schema.get("required", ())
-    return {key: value for key, value in found.items() if value is not None or key in required or _takes_none(properties[key])}
+    return {key: value for key, value in body.items() if value is not None or key in required or _takes_none(properties[key])}
 
 
 def _value(schema: Schema, texts: Sequence[str]) -> Any:
-    kind, text = _type_of(schema), texts[-1].replace("\r\n", "\n")
+    kind, text = _type_of(schema), next(filter(None, reversed(texts)), "").replace("\r\n", "\n")  # of two fields, the one that is filled in
     if kind == "array":
-        return [part.strip() for each in texts for part in (each.split(",") if len(texts) == 1 else [each]) if part.strip()]
+        return [part.strip() for entry in texts for part in (entry.split(",") if len(texts) == 1 else [entry]) if part.strip()]
     if kind == "boolean":
         return text in ("true", "on", "1", "yes")
     if kind == "string":
@@ -231,19 +227,17 @@ def _value(schema: Schema, texts: Sequence[str]) -> Any:
 
 
 def _table(schema: Schema, key: str, fields: Fields) -> dict[str, Any] | None:
-    """An object of values that are alike; `None` if there is no field of it."""
     of_values: Schema = schema.get("additionalProperties", {})
-    found = {name.removeprefix(f"{key}."): texts[-1] for name, texts in fields.items() if name.startswith(f"{key}.")}
+    entries = {name.removeprefix(f"{key}."): texts[-1] for name, texts in fields.items() if name.startswith(f"{key}.")}
     lines = [line.partition("=") for line in fields.get(key, ("",))[-1].splitlines() if line.strip()]
-    found |= {name.strip(): value.strip() for name, _, value in lines}
-    return {name: _value(of_values, [text]) for name, text in found.items()} if found or key in fields else None
+    entries |= {name.strip(): value.strip() for name, _, value in lines}
+    return {name: _value(of_values, [text]) for name, text in entries.items()} if entries or key in fields else None
 
 
 def _type_of(schema: Schema) -> str:
-    """The type of a schema, of the first choice where it has several."""
     choices = schema.get("anyOf")
     return str(choices[0].get("type", "string") if choices else schema.get("type", "string"))
 
 
 def _takes_none(schema: Schema) -> bool:
-    return any(each.get("type") == "null" for each in schema.get("anyOf", ()))
+    return any(option.get("type") == "null" for option in schema.get("anyOf", ()))

@@ -1,9 +1,8 @@
-"""The gallery of a project: its filters, one plan, plans beside each other, what a link leads to that somebody shared, and the models of
-the zoo that a new plan begins with."""
+"""Gallery pages: filters, a plan, comparison and shared plans; and the zoo models for new plans."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -23,13 +22,11 @@ from workbench.team.pages.plan_comparison import read_comparison
 from workbench.team.web.base_handler import TeamHandler
 
 MOST_SHOWN = 60
-"""Cards on one page; filters lead to the others."""
+"""Maximum number of cards on a page; filters lead to the others."""
 MOST_SOUGHT = 600
 
 
 class GalleryPage(ProjectPageHandler):
-    """Cards of plans, by what the address asks for."""
-
     async def get(self, project: str) -> None:
         arguments = {key: self.get_query_argument(key) for key in self.request.query_arguments}
         if plan := arguments.get("plan"):
@@ -40,8 +37,9 @@ class GalleryPage(ProjectPageHandler):
             return
         filters = GalleryFilters.of(arguments)
         everything = await self.ask_all("plans.list", MOST_SOUGHT, project=project)
-        found = await self.ask_all("plans.list", MOST_SOUGHT, filters.query, project=project) if filters.query else everything
-        cards = filters.order([card for each in found if filters.has(card := read_card(each))])
+        entries = await self.ask_all("plans.list", MOST_SOUGHT, filters.query, project=project) if filters.query else everything
+        cards = filters.order([card for entry in entries if filters.has(card := read_card(entry))])
+        baseline = next((read_card(entry) for entry in everything if entry["id"] == filters["baseline"]), None)
         await self.show_in_project(
             "gallery.html",
             project,
@@ -54,29 +52,29 @@ class GalleryPage(ProjectPageHandler):
             total=len(everything),
             shown_kinds=FIGURE_KINDS[:3],
             zoo=tuple(zoo_choices()),
+            baseline=baseline,
+            begins="new" in arguments,
         )
 
 
 class PlanPage(ProjectPageHandler):
-    """One plan: what each tier says of it, its statements, who tried it, and what can be done with it."""
-
     async def get(self, project: str, entry: str) -> None:
-        found = await self.ask("plans.get", entry=entry)
-        if found["project"] != project:
+        record = await self.ask("plans.get", entry=entry)
+        if record["project"] != project:
             raise MissingError("plan", entry)
         hardware, forks = await gather(
             self.ask("hardware.list", project=project),
-            self.ask_all("plans.list", 100, {"digest": found["digest"]}, project=project),
+            self.ask_all("plans.list", 100, {"digest": record["digest"]}, project=project),
         )
-        card = read_card(found)
-        same = [read_card(each) for each in forks if each["id"] != entry]
+        card = read_card(record)
+        forks_of_plan = [read_card(fork) for fork in forks if fork["id"] != entry]
         await self.show_in_project(
             "plan.html",
             project,
             "plans",
             title=card.name,
             plan=card,
-            same=same,
+            same=forks_of_plan,
             engines=_engines(hardware["items"]),
             kinds=FIGURE_KINDS,
             tiers=[tier for tier in TIERS if card.figures.get(tier)],
@@ -85,39 +83,32 @@ class PlanPage(ProjectPageHandler):
 
 
 def _engines(hardware: Sequence[Any]) -> list[tuple[str, str]]:
-    """Where jobs can go: this server, and what the project's hardware is run by."""
     by_engine: dict[str, list[str]] = {"here": []}
-    for each in hardware:
-        by_engine.setdefault(each["engine"], []).append(each["name"])
+    for item in hardware:
+        by_engine.setdefault(item["engine"], []).append(item["name"])
     texts = {engine: ", ".join([ENGINE_NAMES[engine], *sorted(names)]) for engine, names in by_engine.items()}
     return list(texts.items())
 
 
 class ThumbnailPage(ProjectPageHandler):
-    """The picture of a plan's layout, by itself."""
-
     async def get(self, project: str, entry: str) -> None:  # noqa: ARG002 - of its address
         self.show_picture((await self.ask("plans.thumbnail", entry=entry))["svg"], entry, seconds=300)
 
 
 class DocumentPage(ProjectPageHandler):
-    """The document of a plan, as a file."""
-
     async def get(self, project: str, entry: str) -> None:  # noqa: ARG002 - of its address
-        found = await self.ask("plans.document", entry=entry)
+        record = await self.ask("plans.document", entry=entry)
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.set_header("Content-Disposition", f'attachment; filename="{found["digest"][:12]}.plan.json"')
-        self.finish(found["document"])
+        self.set_header("Content-Disposition", f'attachment; filename="{record["digest"][:12]}.plan.json"')
+        self.finish(record["document"])
 
 
 class ComparePage(ProjectPageHandler):
-    """Two to ten plans beside each other; their ids are in the address."""
-
     async def get(self, project: str) -> None:
-        asked = self.get_query_arguments("plans")
-        ids = list(dict.fromkeys(part for each in asked for part in each.split(",") if part))
+        arguments = self.get_query_arguments("plans")
+        ids = list(dict.fromkeys(part for argument in arguments for part in argument.split(",") if part))
         everything = self.get_query_argument("all", "") == "1"
-        if len(asked) > 1:  # ticked boxes: the address that is sent around has one list
+        if len(arguments) > 1:  # from checkboxes: a shareable address has one list
             self.redirect_to(f"{self._address(project, ids)}{'&all=1' if everything else ''}")
             return
         if not LEAST <= len(ids) <= MOST:
@@ -143,134 +134,102 @@ class ComparePage(ProjectPageHandler):
 
 
 class SharePage(TeamHandler):
-    """See the module. Whoever is not signed in and has a link to a room is sent to do so."""
+    """The target of a secret link. Links to rooms require signing in."""
 
     async def get(self, secret: str) -> None:
-        found = await perform(action_of("shares.open"), Context.of(self), Inputs(body={"secret": secret}))
-        if found["kind"] == "room":
-            self.redirect_to(f"/room/{found['room']['id']}")
+        share = await perform(action_of("shares.open"), Context.of(self), Inputs(body={"secret": secret}))
+        if share["kind"] == "room":
+            self.redirect_to(f"/room/{share['room']['id']}")
             return
-        card = read_card(found["plan"])
-        self.write_page("shared_plan.html", title=card.name, plan=card, kinds=FIGURE_KINDS, document=found["document"], said=None, foot=[])
+        card = read_card(share["plan"])
+        self.write_page("shared_plan.html", title=card.name, plan=card, kinds=FIGURE_KINDS, document=share["document"], said=None, foot=[])
 
 
-# What a gallery is asked for, in its address: every view of it is a link.
+# Gallery filters are in the address, so that every view is a link.
 
 SORTS: Mapping[str, FigureKind] = {"step": STEP_TIME, "peak": PEAK_MEMORY, "sent": SENT}
 _NAMES = {"q": "has", "model": "model", "mesh": "mesh", "hardware": "hardware", "author": "by", "dimension": "dimension"}
 _MOST = 200  # characters of a filter
 
 
-@dataclass(frozen=True, slots=True)
-class GalleryFilters:
-    """Empty is any; `fits` is "yes" or "no", `tier` the least tier, `sort` a key of `SORTS`, "forks", or empty for the newest first."""
-
-    q: str = ""
-    model: str = ""
-    mesh: str = ""
-    hardware: str = ""
-    author: str = ""
-    dimension: str = ""
-    tier: str = ""
-    fits: str = ""
-    sort: str = ""
+class GalleryFilters(dict[str, str]):
+    """Filters; empty means any. `tier` is the minimum, `sort` a key of `SORTS`, "forks" or empty (newest first)."""
 
     @classmethod
     def of(cls, arguments: Mapping[str, str]) -> Self:
-        """The filters of an address; what means nothing there is left out."""
-        found = {key: arguments[key].strip()[:_MOST] for key in cls.__slots__ if key in arguments}
-        words = {"tier": TIERS, "fits": ("yes", "no"), "sort": (*SORTS, "forks")}
-        return cls(**{key: value for key, value in found.items() if key not in words or value in words[key]})
+        choices = {"tier": TIERS, "fits": ("yes", "no"), "sort": (*SORTS, "name", "forks"), "view": ("cards",)}
+        filters = {key: text.strip()[:_MOST] for key, text in arguments.items() if key in (*_NAMES, *choices, "baseline")}
+        return cls({key: text for key, text in filters.items() if text and text in choices.get(key, (text,))})
 
-    def __getitem__(self, key: str) -> str:
-        return str(getattr(self, key))
+    def __missing__(self, key: str) -> str:
+        return ""
 
     @property
     def query(self) -> dict[str, str]:
-        """What the gallery's action is asked."""
-        asked = {key: self[key] for key in _NAMES if self[key]}
-        return {**asked, **({"fits": "true" if self.fits == "yes" else "false"} if self.fits else {})}
+        filters = {key: self[key] for key in _NAMES if self[key]}
+        return {**filters, **({"fits": "true" if self["fits"] == "yes" else "false"} if self["fits"] else {})}
 
     @property
     def is_set(self) -> bool:
-        """Whether any plan may be left out."""
-        return bool(self.query or self.tier)
+        return bool(self.query or self["tier"])
 
     def has(self, card: PlanCard) -> bool:
-        """Whether a plan is known as well as is asked; the rest is the action's to say."""
-        return not self.tier or any(card.figures.get(each) for each in TIERS[TIERS.index(self.tier) :])
+        """Return whether a plan has figures of the minimum tier; the action applies the other filters."""
+        return not self["tier"] or any(card.figures.get(tier) for tier in TIERS[TIERS.index(self["tier"]) :])
 
     def order(self, cards: Sequence[PlanCard]) -> list[PlanCard]:
-        """The plans in the order that is asked for; those without the figure come last."""
-        if self.sort == "forks":
+        if self["sort"] == "forks":
             return sorted(cards, key=lambda card: -card.forks)
-        kind = SORTS.get(self.sort)
+        if self["sort"] == "name":
+            return sorted(cards, key=lambda card: card.name.casefold())
+        kind = SORTS.get(self["sort"])
         if kind is None:
             return list(cards)
-        values = {card.id: found.value if (found := card.known(kind)) else float("inf") for card in cards}
+        values = {card.id: figure.value if (figure := card.known(kind)) else float("inf") for card in cards}
         return sorted(cards, key=lambda card: values[card.id])
 
     @property
     def chips(self) -> list[tuple[str, str]]:
-        """Each filter in words, with the query that is without it."""
-        words = {key: f"{_NAMES[key]}: {self[key]}" for key in _NAMES if self[key]}
-        words |= {"tier": f"at least {TIER_NAMES[self.tier]}"} if self.tier else {}
-        words |= {"fits": {"yes": "fits", "no": "does not fit"}[self.fits]} if self.fits else {}
-        return [(text, self._without(key)) for key, text in words.items()]
+        labels = {key: f"{_NAMES[key]}: {self[key]}" for key in _NAMES if self[key]}
+        labels |= {"tier": f"at least {TIER_NAMES[self['tier']]}"} if self["tier"] else {}
+        labels |= {"fits": {"yes": "fits", "no": "does not fit"}[self["fits"]]} if self["fits"] else {}
+        return [(text, self.change(key, "")) for key, text in labels.items()]
 
-    def _without(self, key: str) -> str:
-        kept = {each: self[each] for each in self.__slots__ if self[each] and each != key}
-        return f"?{urlencode(kept)}" if kept else ""
+    def change(self, key: str, value: str) -> str:
+        """The query of the address with another value of one of them; `?` without any."""
+        return f"?{urlencode({each: text for each, text in {**self, key: value}.items() if text})}"
 
 
 def choices_in(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
-    """What there is to choose from, each with the number of plans that it is of."""
     return {
-        "model": _counted((each["target"], each["target"]) for each in entries),
-        "mesh": _counted((each["mesh"], each["mesh"]) for each in entries),
-        "hardware": _counted((each["hardware"], each["hardware"]) for each in entries),
-        "author": _counted((each["author"]["name"], each["author"]["display"]) for each in entries),
-        "dimension": _counted((dim, dim) for each in entries for dim in each["dims"]),
+        "model": _counted((entry["target"], entry["target"]) for entry in entries),
+        "mesh": _counted((entry["mesh"], entry["mesh"]) for entry in entries),
+        "hardware": _counted((entry["hardware"], entry["hardware"]) for entry in entries),
+        "author": _counted((entry["author"]["name"], entry["author"]["display"]) for entry in entries),
+        "dimension": _counted((dim, dim) for entry in entries for dim in entry["dims"]),
     }
 
 
-def _counted(pairs: Any) -> list[tuple[str, str]]:
-    counts: dict[tuple[str, str], int] = {}
-    for each in pairs:
-        if each[0]:
-            counts[each] = counts.get(each, 0) + 1
-    return [(value, f"{text} ({counts[value, text]})") for value, text in sorted(counts)]
+def _counted(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    counts = Counter(pair for pair in pairs if pair[0])
+    return [(value, f"{text} ({count})") for (value, text), count in sorted(counts.items())]
 
 
-# The models of the zoo, for the form that begins with one: the server itself cannot import them. They are in `zoo_models.json`, which the
-# test of this module holds against the registry, and writes anew with `--update-golden`.
+# Zoo models of the new-plan form. The server cannot import them; they are listed in `zoo_models.json`, which the
+# test of this module compares with the registry, and rewrites with `--update-golden`.
 
 
-@dataclass(frozen=True, slots=True)
-class ZooModel:
-    """A model by its name, what it is, and its presets."""
-
-    name: str
-    about: str
-    presets: tuple[str, ...] = ()
-
-
-ZOO_MODELS = tuple(
-    ZooModel(each["name"], each["about"], tuple(each["presets"]))
-    for each in json.loads(Path(__file__).with_name("zoo_models.json").read_text(encoding="utf-8"))
-)
+ZOO_MODELS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zoo_models.json").read_text(encoding="utf-8"))
 
 
 def zoo_choices() -> Iterator[tuple[str, str]]:
-    """The choices of the form: a plan's name and program as its document has them, and what people read."""
     for model in ZOO_MODELS:
-        yield _begun(model.name), f"{model.name}: {model.about}"
-        for preset in model.presets:
-            yield _begun(model.name, preset), f"{model.name}, preset {preset}"
+        yield _begun(model["name"]), f"{model['name']}: {model['about']}"
+        for preset in model["presets"]:
+            yield _begun(model["name"], preset), f"{model['name']}, preset {preset}"
 
 
 def zoo_document(begun: str, devices: str) -> str:
-    """The document of a choice, on so many devices along one mesh axis."""
     ends = '{"format": "sharding-workbench.plan", "version": 1, ', f', "mesh": [["data", {devices}]], "layout": {{"rules": {{}}}}}}'
     return begun.join(ends)
 

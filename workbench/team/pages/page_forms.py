@@ -1,4 +1,4 @@
-"""All forms of the pages: where each is posted to, which action it carries out, where it leads, and what it says then."""
+"""All forms: address, action, target page and message."""
 
 from workbench.team.pages.form_handler import PageForm
 from workbench.team.pages.gallery_pages import zoo_document
@@ -22,7 +22,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
         given={"document": zoo_document("{program}", "{devices}")},
     ),
     PageForm(f"{_PLAN}/change", "plans.update", _PLAN, "Saved."),
-    PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} is removed of the gallery."),
+    PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} was removed from the gallery."),
     PageForm(
         f"{_PLAN}/fork", "plans.fork", f"{_P}/plans/{{id}}", "This is your fork of {name}: name it, and open it in a room to change it."
     ),

@@ -1,4 +1,4 @@
-"""The handler that the pages begin with: they ask the actions, and show what those answer."""
+"""Base handlers of the pages, which run actions and render their answers."""
 
 import asyncio
 import json
@@ -16,24 +16,22 @@ from workbench.team.actions.perform import Context, perform
 from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.web.base_handler import TeamHandler, page_environment
 
-# What a form did, said on the page that follows: it travels in one signed cookie, for that person and once.
+# The outcome of a form, shown once on the next page; it is stored in a signed cookie.
 #
 # **Invariants**
 #
-# - Nobody can make a page of this server say something: the cookie is signed with the server's key, and for one person.
-# - Fields that were typed travel along, so that a form that was refused is not typed again; passwords never.
+# - Messages cannot be forged: the cookie is signed with the server's key, for one user.
+# - Typed fields are included so that a rejected form keeps them, except passwords.
 
 SAID_COOKIE = "workbench-said"
 LASTS = 60.0
-"""Seconds that a browser keeps it; the next page takes it away."""
+"""Lifetime of the cookie in seconds; the next page deletes it."""
 _MOST_TEXT, _MOST_FIELDS, _MOST_COOKIE = 900, 1_200, 3_600
 _HIDDEN = ("password", "secret")
 
 
 @dataclass(frozen=True, slots=True)
-class SaidMessage:
-    """`form` is the address that was posted to, `fields` are what was typed into it."""
-
+class FlashMessage:
     kind: Literal["good", "bad"]
     text: str
     ways_out: tuple[str, ...] = ()
@@ -41,31 +39,29 @@ class SaidMessage:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_said(message: SaidMessage, key: bytes, person: str) -> str:
-    """The value of the cookie."""
+def encode_flash_message(message: FlashMessage, key: bytes, person: str) -> str:
     fields = {name: text for name, text in message.fields.items() if not any(word in name for word in _HIDDEN)}
-    ways_out = tuple(each[:200] for each in message.ways_out[:4])
-    for kept in (fields if len(json.dumps(fields)) <= _MOST_FIELDS else {}, {}):
-        said = asdict(replace(message, text=message.text[:_MOST_TEXT], ways_out=ways_out, fields=kept))
-        cookie = create_signed_value(derive_key(key, "said"), person, json.dumps(said)).decode("ascii")
+    ways_out = tuple(hint[:200] for hint in message.ways_out[:4])
+    for typed in (fields if len(json.dumps(fields)) <= _MOST_FIELDS else {}, {}):
+        record = asdict(replace(message, text=message.text[:_MOST_TEXT], ways_out=ways_out, fields=typed))
+        cookie = create_signed_value(derive_key(key, "said"), person, json.dumps(record)).decode("ascii")
         if len(cookie) <= _MOST_COOKIE:
             return cookie
     return ""
 
 
-def read_said(cookie: str, key: bytes, person: str) -> SaidMessage | None:
-    """The inverse of `write_said`; `None` for what this server did not say to this person."""
+def decode_flash_message(cookie: str, key: bytes, person: str) -> FlashMessage | None:
     text = decode_signed_value(derive_key(key, "said"), person, cookie, max_age_days=1)
-    said = json.loads(text) if text else None
-    return SaidMessage(**{**said, "ways_out": tuple(said["ways_out"])}) if said else None
+    record = json.loads(text) if text else None
+    return FlashMessage(**{**record, "ways_out": tuple(record["ways_out"])}) if record else None
 
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Of a picture that is opened by itself: it loads nothing, runs nothing, and is no page of this server."""
+"""Content security policy of a standalone picture: it loads and runs nothing."""
 
 
 class PageHandler(TeamHandler):
-    """`await self.ask("rooms.list", project=slug)` is what the person may see of it; `self.show("rooms.html", ...)` is the page."""
+    """Base of pages: `self.ask("rooms.list", project=slug)` runs an action, `self.show("rooms.html")` renders."""
 
     async def prepare(self) -> None:
         await super().prepare()
@@ -74,64 +70,56 @@ class PageHandler(TeamHandler):
         self.require_principal()
 
     async def ask(self, name: str, /, query: Mapping[str, Any] | None = None, body: Any = None, **path: str) -> Any:
-        """What an action answers this person; raises what it raises."""
+        """Run an action for this user and return its answer; raises the action's errors."""
         return await self.perform(action_of(name), Inputs(path, query or {}, body))
 
     async def perform(self, action: Action, inputs: Inputs) -> Any:
         return await perform(action, Context.of(self), inputs)
 
     async def ask_all(self, name: str, /, most: int = 1000, query: Mapping[str, Any] | None = None, **path: str) -> list[Any]:
-        """The items of a long list, from all its parts up to `most`."""
         items: list[Any] = []
         cursor: dict[str, str] = {}
         while len(items) < most:
-            part = await self.ask(name, {**(query or {}), "limit": "100", **cursor}, **path)
-            items += part["items"]
-            if part["next"] is None:
+            page = await self.ask(name, {**(query or {}), "limit": "100", **cursor}, **path)
+            items += page["items"]
+            if page["next"] is None:
                 break
-            cursor = {"cursor": part["next"]}
+            cursor = {"cursor": page["next"]}
         return items[:most]
 
-    def say(self, message: SaidMessage) -> None:
-        """Say something on the next page that this person opens."""
-        value = write_said(message, self.server.secret_key, self.require_principal().user_id)
+    def say(self, message: FlashMessage) -> None:
+        value = encode_flash_message(message, self.server.secret_key, self.require_principal().user_id)
         self.set_cookie(SAID_COOKIE, value, max_age=int(LASTS), **self.server.cookie_options)
 
     def show(self, template: str, status: int = 200, **values: object) -> None:
-        """A page, with what the last form had to say."""
-        said = self._take_said()
-        typed = {said.form: said.fields} if said else {}
+        message = self._take_said()
+        typed = {message.form: message.fields} if message else {}
         foot = [f"Programs of the team: {self.sandbox_level}"] if self.sandbox_level else []
-        shared: dict[str, Any] = {"said": said, "typed": lambda form: typed.get(form, {}), "foot": foot}
+        shared: dict[str, Any] = {"said": message, "typed": lambda form: typed.get(form, {}), "foot": foot}
         self.write_page(template, status, **{**shared, **values})
 
     @property
     def sandbox_text(self) -> str:
-        """What everybody should know of how the team's programs run here."""
         return "" if self.server.sandbox is None else str(self.server.sandbox)
 
     @property
     def sandbox_level(self) -> SandboxLevel | None:
-        """What isolates the team's programs here; `None` where none runs."""
+        """The isolation of team programs; `None` if the server runs none."""
         return None if self.server.sandbox is None else self.server.sandbox.level
 
-    def _take_said(self) -> SaidMessage | None:
+    def _take_said(self) -> FlashMessage | None:
         cookie = self.get_cookie(SAID_COOKIE)
         if not cookie or self.principal is None:
             return None
         self.clear_cookie(SAID_COOKIE, path=self.server.cookie_options["path"])
-        return read_said(cookie, self.server.secret_key, self.principal.user_id)
+        return decode_flash_message(cookie, self.server.secret_key, self.principal.user_id)
 
 
 class ProjectPageHandler(PageHandler):
-    """A page within a project."""
-
     async def show_in_project(self, template: str, slug: str, section: str, **values: object) -> None:
-        """The page with the project's head and sections."""
         self.show(template, 200, section=section, **await self.project_values(slug), **values)
 
     async def project_values(self, slug: str) -> dict[str, Any]:
-        """The project, and what the person may do in it."""
         project = await self.ask("projects.get", project=slug)
         roles = tuple(map(str, ProjectRole))
         rank = roles.index(project["role"])
@@ -139,7 +127,7 @@ class ProjectPageHandler(PageHandler):
         return {"project": project, "may": may, "here": f"/p/{slug}"}
 
     def show_picture(self, svg: str | None, name: str, seconds: int) -> None:
-        """A picture by itself, which browsers keep for so long. Raises `MissingError` where there is none of this name."""
+        """Write a picture that browsers cache for `seconds`. Raises `MissingError` without one."""
         if not svg:
             raise MissingError("picture", name)
         self.set_header("Content-Type", "image/svg+xml")
@@ -148,7 +136,6 @@ class ProjectPageHandler(PageHandler):
         self.finish(svg)
 
     def write_part(self, template: str, over: bool, **values: object) -> None:
-        """A part of a page, for the script that shows it anew."""
         shared = {"path": self.path_to, "principal": self.principal}
         html = page_environment().get_template(template).render({**shared, **values})
         self.set_header("Content-Type", "application/json; charset=utf-8")

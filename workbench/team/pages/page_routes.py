@@ -1,4 +1,4 @@
-"""The addresses of the pages, their forms, and what they are drawn with."""
+"""Routes of the pages, their forms and static files."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ _JOB = rf"{_P}/jobs/(?P<job>[a-z0-9]{{4,40}})"
 
 
 class PageFiles(StaticFileHandler):
-    """Style sheet, scripts and pictures of the pages; they are asked for again when they have changed."""
+    """Style sheet, scripts and pictures of the pages; browsers revalidate them."""
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
@@ -52,7 +52,7 @@ class PageFiles(StaticFileHandler):
 
 
 def page_routes() -> list[tuple[Any, ...]]:
-    forms = [(each.pattern, FormHandler, {"form": each}) for each in ALL_FORMS]
+    forms = [(form.pattern, FormHandler, {"form": form}) for form in ALL_FORMS]
     return [
         (r"/", HomePage),
         (rf"{_P}/", GalleryPage),

@@ -1,4 +1,4 @@
-"""What the templates write numbers, times and names with: the filters of the pages."""
+"""Template filters that format numbers, times and names."""
 
 import math
 import time
@@ -25,7 +25,7 @@ _TIME = Markup('<time datetime="{}" title="{}">{}</time>')
 
 
 def write_age(moment: float | None) -> Markup:
-    """How long ago a moment was, or how soon it is, with the moment itself in the element; nothing for none."""
+    """Format the time since or until a moment, with the moment itself as a tooltip; empty for `None`."""
     if moment is None:
         return Markup()
     return _TIME.format(f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}", write_moment(moment), _age(moment - time.time()))
@@ -40,7 +40,7 @@ def write_moment(moment: float | None) -> str:
 
 
 def write_span(seconds: float | None) -> str:
-    """How long something took, as a clock says it.
+    """Format a duration.
 
     >>> write_span(42.3), write_span(3723), write_span(190)
     ('42 s', '1 h 2 min', '3 min 10 s')
@@ -61,6 +61,17 @@ def write_seconds(seconds: float | None) -> str:
     return "—" if seconds is None or not math.isfinite(seconds) else format_seconds(seconds)
 
 
+def write_ratio(ratio: float) -> str:
+    """How much more than another figure one is, or less.
+
+    >>> write_ratio(1.124), write_ratio(3.2), write_ratio(1.0004), write_ratio(600.4), write_ratio(0.75)
+    ('+12 %', '3.2 ×', '+0.04 %', '600 ×', '−25 %')
+    """
+    if ratio >= 2:
+        return f"{ratio:,.0f} ×" if ratio >= 10 else f"{ratio:.2g} ×"
+    return f"{(ratio - 1) * 100:+.{0 if abs(ratio - 1) >= 0.1 else 1 if abs(ratio - 1) >= 0.01 else 2}f} %".replace("-", "−")
+
+
 def write_dollars(amount: float | None) -> str:
     return "—" if amount is None or not math.isfinite(amount) else format_dollars(amount)
 
@@ -74,7 +85,7 @@ def write_hourly(price: float | None) -> str:
 
 
 def name_browser(agent: str) -> str:
-    """What a browser calls itself, in two words.
+    """Return a short name of a user agent.
 
     >>> name_browser("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"), name_browser("python-httpx/0.28")
     ('Firefox on Linux', 'python-httpx')
@@ -89,7 +100,7 @@ def name_browser(agent: str) -> str:
 
 
 def initials(name: str) -> str:
-    """Two letters of a name for its disc.
+    """Return two letters of a name for its avatar.
 
     >>> initials("Ada Lovelace"), initials("ben"), initials("")
     ('AL', 'BE', '?')
@@ -100,12 +111,12 @@ def initials(name: str) -> str:
 
 
 def face_colour(name: str) -> int:
-    """One of the six colours, the same for a name on every page."""
+    """Return one of six colour numbers, the same for a name on every page."""
     return sum(name.encode("utf-8", "replace")) % 6
 
 
 def write_question(text: str) -> Markup:
-    """A sentence of an exercise, whose words in backticks are code.
+    """Format an exercise's question, with code in backticks.
 
     >>> write_question("Split `I` <b>")
     Markup('Split <code>I</code> &lt;b&gt;')
@@ -135,7 +146,6 @@ PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
     "span": write_span,
     "bytes": write_bytes,
     "seconds": write_seconds,
-    "dollars": write_dollars,
     "hourly": write_hourly,
     "browser": name_browser,
     "initials": initials,

@@ -1,7 +1,8 @@
-"""Charts of plans that are compared, as SVG for the page, with the scale of their axes: classes of its style sheet and no colours, so that
-they follow its theme.
+"""SVG charts of compared plans. They use classes of the page's style sheet instead of colours, so that they follow its
+theme.
 
-A point is named by its plan's letter. Whether it is on the front, behind it, or does not fit is a shape as well as a colour.
+A point is labelled with its plan's letter. Whether it is on the front, off it, or does not fit is shown by shape as
+well as colour.
 """
 
 import math
@@ -12,18 +13,18 @@ from markupsafe import Markup
 
 from workbench.units import format_bytes, format_seconds
 
-# A scale of a chart: from a value to a pixel, and the round values to mark on it.
+# Chart scales: map values to pixels, and choose round tick values.
 #
-# It is linear from 0, or logarithmic where the greatest value is more than 20 times the least.
+# A scale is linear from 0, or logarithmic if the maximum exceeds 20 times the minimum.
 
 MOST_LINEAR = 20.0
-_TICKS = 4  # about so many
-_ROOM = 1.12  # beyond the greatest value
+_TICKS = 4  # approximate number
+_ROOM = 1.12  # margin above the maximum
 
 
 @dataclass(frozen=True, slots=True)
 class ChartScale:
-    """Maps `low..high` to pixels from `start` on, over `length`, which is negative for a scale that goes upwards.
+    """Maps `low..high` to pixels from `start` over `length`, which is negative for an upward axis.
 
     **Invariants**
 
@@ -37,28 +38,27 @@ class ChartScale:
     is_log: bool
 
     def __call__(self, value: float) -> float:
-        low, high, value = (math.log(each) for each in (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
+        low, high, value = (math.log(number) for number in (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
         return self.start + self.length * (value - low) / (high - low)
 
     def ticks(self, units: Sequence[float]) -> list[float]:
-        """Round values, in the largest of the `units` (ascending) that the greatest value reaches: 1, 2 or 5 times a power of ten of it."""
+        """Return 1, 2 or 5 times powers of ten of the largest of the ascending `units` that the maximum reaches."""
         if self.is_log:
             return self._log_ticks(units)
         unit = _unit_of(self.high / _TICKS, units)
         step = _round_up(self.high / _TICKS / unit) * unit
-        return [step * each for each in range(int(self.high / step * (1 + 1e-9)) + 1)]
+        return [step * index for index in range(int(self.high / step * (1 + 1e-9)) + 1)]
 
     def _log_ticks(self, units: Sequence[float]) -> list[float]:
-        """Powers of ten of each unit, as far as it reaches; every second or third of them where they are many."""
-        found = []
-        for unit, beyond in zip(units, (*(0.9 * each for each in units[1:]), math.inf), strict=True):  # 1000 MiB is as good as 1 GiB
-            powers = (unit * 10**each for each in range(15))
-            found += [each for each in powers if each < min(beyond, self.high * (1 + 1e-9)) and each >= self.low]
-        return found[:: max(1, math.ceil(len(found) / (_TICKS + 1)))]
+        values = []
+        for unit, beyond in zip(units, (*(0.9 * larger for larger in units[1:]), math.inf), strict=True):  # omits 1000 MiB next to 1 GiB
+            powers = (unit * 10**exponent for exponent in range(15))
+            values += [value for value in powers if value < min(beyond, self.high * (1 + 1e-9)) and value >= self.low]
+        return values[:: max(1, math.ceil(len(values) / (_TICKS + 1)))]
 
 
 def scale_over(values: Sequence[float], start: float, length: float) -> ChartScale:
-    """A scale with room for these values, all above 0.
+    """Return a scale for positive values.
 
     >>> scale_over([1.0, 4.0], 0, 100).is_log, scale_over([1.0, 40.0], 0, 100).is_log
     (False, True)
@@ -70,33 +70,31 @@ def scale_over(values: Sequence[float], start: float, length: float) -> ChartSca
 
 
 def _unit_of(value: float, units: Sequence[float]) -> float:
-    return max((each for each in units if each <= value), default=units[0])
+    return max((unit for unit in units if unit <= value), default=units[0])
 
 
 def _round_up(value: float) -> float:
-    """1, 2 or 5 times a power of ten, at least `value`.
+    """Round up to 1, 2 or 5 times a power of ten.
 
     >>> _round_up(3.0), _round_up(0.12)
     (5.0, 0.2)
     """
     power = 10.0 ** math.floor(math.log10(value))
-    return next(round(each * power, 12) for each in (1.0, 2.0, 5.0, 10.0) if each * power >= value * (1 - 1e-9))
+    return next(round(digit * power, 12) for digit in (1.0, 2.0, 5.0, 10.0) if digit * power >= value * (1 - 1e-9))
 
 
-BYTES = tuple(1024.0**each for each in range(6))
+BYTES = tuple(1024.0**power for power in range(6))
 SECONDS = (1e-6, 1e-3, 1.0)
-_WIDTH, _HEIGHT = 400.0, 280.0  # of the whole picture, in its own units
+_WIDTH, _HEIGHT = 400.0, 280.0  # of the picture, in SVG units
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 24.0, 40.0
-_PLACES = ((0, -8), (10, 4), (-10, 4), (0, 16), (9, -7), (-9, -7), (9, 13), (-9, 13))  # of a name, around its point
-_NAME = 12.0  # pixels that a name takes, about
+_PLACES = ((0, -8), (10, 4), (-10, 4), (0, 16), (9, -7), (-9, -7), (9, 13), (-9, 13))  # label offsets from the point
+_NAME = 12.0  # approximate label size in pixels
 _CHART = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}{}</svg>')
 _CURVE = Markup('<svg class="chart" viewBox="0 0 400 64" role="img" aria-label="{}"><path class="curve" d="M{}"/></svg>')
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """A plan in a chart, by what goes across and upwards: both above 0."""
-
     letter: str
     name: str
     across: float
@@ -106,8 +104,6 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class ChartAxis:
-    """What an axis shows, how its values are written, and the units that its ticks are round in."""
-
     name: str
     write: Callable[[float], str]
     units: tuple[float, ...]
@@ -120,37 +116,38 @@ MEASURED = ChartAxis("measured step", format_seconds, SECONDS)
 
 
 def front_of(points: Sequence[ChartPoint]) -> list[ChartPoint]:
-    """Those that fit and that no other one that fits beats in one figure without losing in the other, from left to right.
+    """Return the Pareto front of the points that fit, from left to right.
 
     >>> a, b, c = ChartPoint("A", "", 1, 3), ChartPoint("B", "", 2, 2), ChartPoint("C", "", 3, 3)
     >>> [each.letter for each in front_of([c, b, a])]
     ['A', 'B']
     """
     front: list[ChartPoint] = []
-    for each in sorted((each for each in points if each.fits), key=lambda each: (each.across, each.up)):
-        if not front or each.up < front[-1].up or (each.across, each.up) == (front[-1].across, front[-1].up):
-            front.append(each)
+    for point in sorted((point for point in points if point.fits), key=lambda point: (point.across, point.up)):
+        if not front or point.up < front[-1].up or (point.across, point.up) == (front[-1].across, front[-1].up):
+            front.append(point)
     return front
 
 
 def draw_memory_by_time(points: Sequence[ChartPoint]) -> Markup:
-    """Memory upwards against time across, and the line of those that nothing beats in both. Empty for fewer than two points."""
+    """Draw peak memory over step time with the Pareto front; empty for fewer than two points."""
     if len(points) < 2:
         return Markup()
-    across, up = _scales(points)
+    across = scale_over([point.across for point in points], _LEFT, _WIDTH - _LEFT - _RIGHT)
+    up = scale_over([point.up for point in points], _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM))
     front = front_of(points)
-    steps = [(across(each.across), up(each.up)) for each in front]
+    steps = [(across(point.across), up(point.up)) for point in front]
     line = Markup('<path class="front-line" d="{}"/>').format(_staircase(steps)) if len(steps) > 1 else Markup()
-    letters = ", ".join(each.letter for each in front) or "none, because none fits"
+    letters = ", ".join(point.letter for point in front) or "none, because none fits"
     about = f"{PEAK.name} against {STEP.name} of {len(points)} plans; on the front: {letters}"
     return _picture(about, (STEP, across), (PEAK, up), line, points, front)
 
 
 def draw_predicted_by_measured(points: Sequence[ChartPoint]) -> Markup:
-    """The measured step upwards against the predicted one across, on one scale, with the line where both are equal. Empty without one."""
+    """Draw measured over predicted step time on one scale, with the line of equality; empty without points."""
     if not points:
         return Markup()
-    values = [each for point in points for each in (point.across, point.up)]
+    values = [value for point in points for value in (point.across, point.up)]
     across = scale_over(values, _LEFT, _WIDTH - _LEFT - _RIGHT)
     up = scale_over(values, _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM))
     ends = (across(across.low), up(up.low), across(across.high), up(up.high))
@@ -160,7 +157,7 @@ def draw_predicted_by_measured(points: Sequence[ChartPoint]) -> Markup:
 
 
 def draw_curve(values: Sequence[float], about: str) -> Markup:
-    """One curve over steps, without axes: losses, or times of steps. Empty for fewer than two values."""
+    """Draw one curve over steps without axes, such as losses; empty for fewer than two values."""
     if len(values) < 2:
         return Markup()
     low, high = min(values), max(values)
@@ -168,11 +165,6 @@ def draw_curve(values: Sequence[float], about: str) -> Markup:
     y = ChartScale(low, high if high > low else low + 1, 62, -60, is_log=False)
     path = "L".join(f"{_pixel(x(place))} {_pixel(y(value))}" for place, value in enumerate(values))
     return _CURVE.format(about, path)
-
-
-def _scales(points: Sequence[ChartPoint]) -> tuple[ChartScale, ChartScale]:
-    across = scale_over([each.across for each in points], _LEFT, _WIDTH - _LEFT - _RIGHT)
-    return across, scale_over([each.up for each in points], _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM))
 
 
 def _picture(
@@ -183,7 +175,7 @@ def _picture(
     points: Sequence[ChartPoint],
     front: Sequence[ChartPoint],
 ) -> Markup:
-    marks = Markup().join(_mark(each, across[1](each.across), up[1](each.up), each in front) for each in points)
+    marks = Markup().join(_mark(point, across[1](point.across), up[1](point.up), point in front) for point in points)
     names = Markup().join(_names(points, across[1], up[1]))
     ground = Markup().join((*_across_axis(*across), *_up_axis(*up)))
     return _CHART.format(f"{_WIDTH:g}", f"{_HEIGHT:g}", about, ground, line, marks, names)
@@ -213,7 +205,7 @@ def _up_axis(axis: ChartAxis, scale: ChartScale) -> Iterator[Markup]:
 
 
 def _tick_text(value: float, axis: ChartAxis) -> str:
-    """A round value without the zeros that say how exact a figure is.
+    """Format a tick without trailing zeros.
 
     >>> _tick_text(0.05, STEP), _tick_text(0.0, PEAK), _tick_text(2.5 * 1024**3, PEAK)
     ('50 ms', '0', '2.5 GiB')
@@ -225,7 +217,7 @@ def _tick_text(value: float, axis: ChartAxis) -> str:
 
 
 def _mark(point: ChartPoint, x: float, y: float, on_front: bool) -> Markup:
-    """A disc on the front, a ring behind it, a cross where it does not fit."""
+    """Draw a disc on the front, a ring off it, and a cross if the plan does not fit."""
     title = Markup("<title>{} {}</title>").format(point.letter, point.name)
     if not point.fits:
         cross = f"M{_pixel(x - 4)} {_pixel(y - 4)}l8 8m0 -8l-8 8"
@@ -235,23 +227,23 @@ def _mark(point: ChartPoint, x: float, y: float, on_front: bool) -> Markup:
 
 
 def _names(points: Sequence[ChartPoint], across: ChartScale, up: ChartScale) -> Iterator[Markup]:
-    """Each point's letter, around it where it is on no other point and no other letter, if there is such a place."""
-    taken = [(across(each.across), up(each.up)) for each in points]
+    """Draw each point's letter where it overlaps no other point or letter, if possible."""
+    taken = [(across(point.across), up(point.up)) for point in points]
     for point in points:
-        own = (across(point.across), up(point.up))
-        places = [(own[0] + x, own[1] + y) for x, y in _PLACES]
-        x, y = next((each for each in places if not _is_taken(each, own, taken)), places[0])
+        position = (across(point.across), up(point.up))
+        places = [(position[0] + x, position[1] + y) for x, y in _PLACES]
+        x, y = next((place for place in places if not _is_taken(place, position, taken)), places[0])
         taken.append((x, y - 4))
         yield Markup('<text class="point-name" x="{}" y="{}" text-anchor="middle">{}</text>').format(_pixel(x), _pixel(y), point.letter)
 
 
 def _is_taken(place: tuple[float, float], own: tuple[float, float], taken: Sequence[tuple[float, float]]) -> bool:
     x, y = place[0], place[1] - 4
-    return any(abs(x - each[0]) < _NAME and abs(y - each[1]) < _NAME - 1 for each in taken if each != own)
+    return any(abs(x - other[0]) < _NAME and abs(y - other[1]) < _NAME - 1 for other in taken if other != own)
 
 
 def _staircase(points: Sequence[tuple[float, float]]) -> str:
-    """Through the points of a front: to the right, then down, for what lies above that line is beaten."""
+    """Return the path through a front: right, then down, because points above it are dominated."""
     first, *others = points
     return f"M{_pixel(first[0])} {_pixel(first[1])}" + "".join(f"H{_pixel(x)}V{_pixel(y)}" for x, y in others)
 

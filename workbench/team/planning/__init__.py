@@ -1,1 +1,1 @@
-"""What a planner process of the team server does: rooms, documents described. It imports JAX; the server that starts it never does."""
+"""Planner processes of the team server: rooms and plan descriptions. They import JAX; the server never does."""

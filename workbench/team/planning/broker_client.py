@@ -1,7 +1,4 @@
-"""A room's client of the process that asks XLA's partitioner for all rooms, whichever that is now.
-
-The server sends a connection to each such process on one socket. What is pending when a process ends is asked again of the next one.
-"""
+"""A room's client of the partition broker; pending questions are repeated when a broker is replaced."""
 
 import json
 import socket
@@ -14,7 +11,7 @@ from typing import Any
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 
 PATIENCE = 30.0
-"""Seconds that what is pending waits for another process."""
+"""Seconds that pending questions wait for another broker."""
 
 _ENDED = f"The process that runs XLA's partitioner ended and was not replaced within {PATIENCE:.0f} s: figures stay planned until then."
 
@@ -22,7 +19,7 @@ _ALONE = "XLA's partitioner is not available for this room: figures stay planned
 
 
 class BrokerClient:
-    """Asks over the connection that came last on the socket with this descriptor; `worker` is what the room's boards ask."""
+    """Queries the broker over the latest connection received on a socket; the room's boards use `worker`."""
 
     def __init__(self, descriptor: int) -> None:
         self.worker = RemoteWorker(self._send)
@@ -30,7 +27,7 @@ class BrokerClient:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._giving_up: threading.Timer | None = None
-        self._is_alone = False  # whether the server sends no connections any more
+        self._is_alone = False  # whether the server has stopped sending connections
         threading.Thread(target=self._accept, daemon=True, name="broker").start()
 
     def _accept(self) -> None:
@@ -57,7 +54,6 @@ class BrokerClient:
         connection.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        """What cannot be sent now is asked again over the next connection, or given up."""
         with self._lock:
             try:
                 if self._connection is not None:

@@ -1,7 +1,8 @@
-"""Runs of a room's board as jobs of the team: the server submits them, and passes on what happens to them.
+"""Run a room's plans as team jobs through the server.
 
-Sent to the server: `{"run": {...}, "name", "steps", "job": n, "visitor": v}` with the plan's description, and `{"cancel": n}`. Received:
-`{"job": n, "state", "ahead", "events": [...]}`, the events of `reports.run_events`; `problem` says why a job was not submitted.
+Sends `{"run": {...}, "name", "steps", "job": n, "visitor": v}` with the plan's description, and `{"cancel": n}`.
+Receives `{"job": n, "state", "ahead", "events": [...]}` with events of `reports.run_events`; `problem` says why a job
+was not submitted.
 """
 
 import threading
@@ -29,7 +30,7 @@ class _RunningJob:
 
 
 class TeamJobs:
-    """The jobs of one room, whoever submitted them. `tell` is called on the thread that reads the server's messages."""
+    """The jobs of one room. `tell` is called on the thread that reads the server's messages."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
@@ -37,7 +38,7 @@ class TeamJobs:
         self._number = 0
 
     def start(self, plan: Plan, steps: int, on_event: RunListener, visitor: int) -> RunHandle:
-        """Submit a run for the person with this visitor's number. Raises `DocumentError` for a plan that has no document."""
+        """Submit a run for a visitor. Raises `DocumentError` for a plan that has no document."""
         described = description_record(describe_plan(plan, analyze(plan)))
         with self._lock:
             self._number += 1
@@ -47,7 +48,6 @@ class TeamJobs:
         return _JobHandle(lambda: self._send({"cancel": number}))
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Handle the server's message about a job."""
         with self._lock:
             job = self._jobs.get(message["job"])
         if job is None or job.is_over:
@@ -57,7 +57,7 @@ class TeamJobs:
             return
         try:
             self._follow(message["job"], job, message["state"], message)
-        except (LookupError, TypeError, ValueError) as error:  # a job runs somebody's program, which may write what it likes
+        except (LookupError, TypeError, ValueError) as error:  # a job runs user code, which may write anything
             text = f"The result of the job cannot be read: {describe_error(error)}"
             self._end(message["job"], job, Failed(text, ("see its output on the page of the job",)))
 
@@ -94,19 +94,18 @@ class _JobHandle:
         self._cancel = cancel
 
     def cancel(self) -> None:
-        """Ask the server to end the job."""
         self._cancel()
 
 
 def measurement_of(figures: Mapping[str, Any]) -> Measurement:
-    """A measurement from what a job wrote of it (`documents.measurement_record`), which leaves out tasks and the trace."""
-    compiled = {(tuple(each["axes"]), each["kind"]): each["payload"] for each in figures["compiled"]}
-    same = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
-    values: dict[str, Any] = {name: figures[name] for name in same} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
+    """Return the measurement that a job wrote (`documents.measurement_record`), which omits tasks and trace."""
+    compiled = {(tuple(row["axes"]), row["kind"]): row["payload"] for row in figures["compiled"]}
+    names = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
+    values: dict[str, Any] = {name: figures[name] for name in names} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
     values |= {name: figures[name] for name in ("explained_error", "first_wrong", "not_numbers") if name in figures}
     if figures.get("is_wrong") and values["max_error"] is None:
-        values["max_error"] = inf  # JSON has no such number
-    shards = tuple(ShardCheck(each["path"], tuple(each["predicted"]), tuple(each["actual"])) for each in figures["shards"])
+        values["max_error"] = inf  # JSON has no infinity
+    shards = tuple(ShardCheck(row["path"], tuple(row["predicted"]), tuple(row["actual"])) for row in figures["shards"])
     return Measurement(**values, shards=shards, compiled=compiled)
 
 

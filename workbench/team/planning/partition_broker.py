@@ -1,8 +1,8 @@
-"""The process that asks XLA's partitioner for all rooms: `python -m workbench.team.planning.partition_broker FD`.
+"""The broker: the process that queries XLA's partitioner for all rooms.
 
-It is sent a connection for each room, and has the one warm process of the partitioner. Like the server it does not unpickle what a room
-sent. It ends when the server does. What people wait for goes first: its answers settle figures that are shown already, and take more of the
-machine than the edits themselves.
+Run as `python -m workbench.team.planning.partition_broker FD`. It receives a connection per room and owns the one warm
+partitioner process. Like the server, it does not unpickle data of rooms. It ends with the server. It runs at low
+priority, because its answers refine figures that are already shown, and need more CPU time than the edits themselves.
 """
 
 import json
@@ -21,17 +21,16 @@ from workbench.engine import WarmWorker, shared_worker
 from workbench.engine.partitioner.partitioner_process import WHEN_IDLE
 
 BEHIND = 5
-"""Niceness of it, and of the process that it starts, which adds its own."""
+"""Niceness of this process; its partitioner process adds its own."""
 
 
 OVERTAKEN = 10.0
-"""Seconds that a question may take although a newer one waits: to end it ends the process, which the other rooms wait for too."""
+"""Seconds that an outdated question may run: aborting it ends the process, which other rooms wait for too."""
 
-LOOK = 1.0  # seconds between two looks at whether the warm process has died
+LOOK = 1.0  # seconds between checks of the warm process
 
 
 def main(descriptor: int) -> None:
-    """Serve every connection that is sent on this socket, each on a thread of its own."""
     end_with_parent(descriptor)
     raise_niceness(BEHIND)
     os.environ[WHEN_IDLE] = "1"
@@ -48,7 +47,6 @@ def main(descriptor: int) -> None:
 
 
 def _tell_deaths(control: socket.socket, worker: WarmWorker) -> None:
-    """Tell the server how often the warm process died."""
     reported = 0
     while not threading.Event().wait(LOOK):
         if worker.deaths != reported:
@@ -57,12 +55,11 @@ def _tell_deaths(control: socket.socket, worker: WarmWorker) -> None:
 
 
 def _tell(control: socket.socket, message: Mapping[str, Any]) -> None:
-    with suppress(OSError):  # our parent is gone: what is received next says so
+    with suppress(OSError):  # the parent has ended, which the next receive shows
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _serve(connection: Connection, worker: WarmWorker) -> None:
-    """Answer the questions of one room, until it ends."""
     lock = threading.Lock()
 
     def send(message: Mapping[str, Any]) -> None:

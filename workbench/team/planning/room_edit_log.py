@@ -1,13 +1,13 @@
-"""What a room's log holds, as records; and the history of plans that follows from them.
+"""Records of a room's log, and the plan history that they define.
 
-Every entry has a `kind` and a `body` of plain JSON:
+Every entry has a `kind` and a JSON `body`:
 
-- `edit`, `undo`, `redo`, `go`, `push`: the plan that is present afterwards, `head`, and the nodes `added` for it, each with its `parent`,
-  `edit` (`documents.edit_record`) and `author`. An undo names the node that is `undone`, a redo the one `redone`. What is pushed comes from
-  outside of the room, and is by `EVERYBODY`: whoever edits there may take it back;
+- `edit`, `undo`, `redo`, `go`, `push`: the present plan afterwards, `head`, and the nodes `added` for it, each with
+  `parent`, `edit` (`documents.edit_record`) and `author`. An undo names the node `undone`, a redo the one `redone`. A
+  pushed plan comes from outside the room and has the author `EVERYBODY`: every editor can undo it;
 - `name` and `pin`: the `node`, and its `name`, or whether it is `pinned`.
 
-A node's number is its place: the first plan is 0. So a log is replayed without a decision, and gives the same history each time.
+Nodes are numbered in order; the first plan is 0. Replaying a log therefore always gives the same history.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,6 @@ from workbench.team.rooms.room_records import EVERYBODY, MOVES
 
 @dataclass(frozen=True, slots=True)
 class RoomLogRecord:
-    """One thing that somebody did."""
-
     kind: str
     author: str
     body: Mapping[str, Any]
@@ -55,26 +53,24 @@ class RoomLogRecord:
 
 @dataclass(frozen=True, slots=True)
 class AddedEdit:
-    """An edit of the plan `parent` of the history, and who made it."""
+    """An edit of the history's node `parent`, with its author."""
 
     parent: int
     edit: Edit
     author: str
 
     def as_record(self) -> dict[str, Any]:
-        """As the log has it."""
         return {"parent": self.parent, "edit": edit_record(self.edit), "author": self.author}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], allow: Sequence[str], known: Program | None) -> "AddedEdit":
-        """The edit of a record. Raises `WorkbenchError` for one that cannot be read."""
         edit = parse_edit(record["edit"], allow=tuple(allow), known=known)
         return cls(record["parent"], edit, _verify_text(record["author"], "author"))
 
 
 @dataclass(frozen=True, slots=True)
 class RoomHistory:
-    """The nodes of a room, who made each, the present one, and by person what they undid and may redo, last one last."""
+    """The nodes of a room with their authors, the present node, and the nodes that each user undid, latest last."""
 
     nodes: tuple[HistoryNode, ...]
     authors: tuple[str, ...]
@@ -83,58 +79,55 @@ class RoomHistory:
 
     @classmethod
     def of(cls, plan: Plan) -> "RoomHistory":
-        """The history of a room in which nothing has happened yet."""
         return cls((HistoryNode(0, plan),), ("",))
 
     def with_record(self, record: RoomLogRecord, allow: Sequence[str] = (), known: Program | None = None) -> "RoomHistory":
-        """The history after an entry of the log. Raises `WorkbenchError` for an entry that cannot be replayed."""
+        """Return the history after a log entry. Raises `WorkbenchError` if it cannot be replayed."""
         body = record.body
         try:
             if record.kind in MOVES:
-                added = [AddedEdit.from_record(each, allow, known) for each in body["added"]]
+                added = [AddedEdit.from_record(item, allow, known) for item in body["added"]]
                 return self.extended(record, added, body["head"])
             return self.marked(record)
         except (LookupError, TypeError, ValueError) as error:
             raise DocumentError(f"It is damaged: {short_repr(error)}.", ["restore a backup of the team's store"]) from None
 
     def extended(self, record: RoomLogRecord, added: Sequence["AddedEdit"], head: int) -> "RoomHistory":
-        """The history with plans added, and another one present. Raises the `WorkbenchError` of an edit that would be illegal."""
+        """Return the history with added nodes and a new present one. Raises the `WorkbenchError` of an illegal edit."""
         nodes, authors = list(self.nodes), list(self.authors)
-        for each in added:
-            plan = apply_edit(_find(nodes, each.parent).plan, each.edit)
-            nodes.append(HistoryNode(len(nodes), plan, each.parent, each.edit))
-            authors.append(each.author)
+        for addition in added:
+            plan = apply_edit(_find(nodes, addition.parent).plan, addition.edit)
+            nodes.append(HistoryNode(len(nodes), plan, addition.parent, addition.edit))
+            authors.append(addition.author)
         return RoomHistory(tuple(nodes), tuple(authors), _find(nodes, head).number, self._undone_after(record))
 
     def marked(self, record: RoomLogRecord) -> "RoomHistory":
-        """The history with a plan named or pinned."""
         node, value = _find(self.nodes, record.body["node"]), record.body[{"name": "name", "pin": "pinned"}[record.kind]]
         changed = replace(node, name=_verify_text(value, "name")) if record.kind == "name" else replace(node, pinned=bool(value))
         return replace(self, nodes=(*self.nodes[: node.number], changed, *self.nodes[node.number + 1 :]))
 
     def _undone_after(self, record: RoomLogRecord) -> Mapping[str, tuple[int, ...]]:
-        mine = self.undone.get(record.author, ())
+        undone = self.undone.get(record.author, ())
         if record.kind == "undo":
-            mine = (*mine, _find(self.nodes, record.body["undone"], first=1).number)
+            undone = (*undone, _find(self.nodes, record.body["undone"], first=1).number)
         elif record.kind == "redo":
-            mine = tuple(each for each in mine if each != _find(self.nodes, record.body["redone"], first=1).number)
+            undone = tuple(number for number in undone if number != _find(self.nodes, record.body["redone"], first=1).number)
         elif record.kind == "edit":
-            mine = ()  # as everywhere: who edits after an undo does not redo
-        return {**self.undone, record.author: mine}
+            undone = ()  # an edit after an undo clears the redo list
+        return {**self.undone, record.author: undone}
 
     def path(self) -> tuple[int, ...]:
-        """The nodes from the first plan to the present one."""
         path = [self.head]
         while (parent := self.nodes[path[-1]].parent) is not None:
             path.append(parent)
         return tuple(reversed(path))
 
     def last_edit_of(self, author: str) -> int | None:
-        """The node of the person's last edit, or of what was sent to all, that is in the present plan."""
+        """Return the latest node on the present path by the author or `EVERYBODY`."""
         return next((number for number in reversed(self.path()) if number and self.authors[number] in (author, EVERYBODY)), None)
 
     def words_of(self, record: RoomLogRecord) -> str:
-        """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
+        """Describe a log entry for colleagues: `d_ff → model`, or `took back d_ff → model`."""
         nodes, body = self.nodes, record.body
         match record.kind:
             case "name":
@@ -153,12 +146,11 @@ class RoomHistory:
 
 
 def _named(edit: Edit | None) -> str:
-    """An edit as a thing: of a plan that was opened its name alone."""
     return edit.source if isinstance(edit, OpenPlan) else str(edit)
 
 
 def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] = ()) -> RoomHistory:
-    """The history of a room from its log. Raises `WorkbenchError`, which names the entry, if one cannot be replayed."""
+    """Replay a room's log. Raises `WorkbenchError`, which names the entry, if one is invalid."""
     history = RoomHistory.of(first)
     for place, record in enumerate(records, 1):
         try:
@@ -169,7 +161,7 @@ def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] =
 
 
 def _find(nodes: Sequence[HistoryNode], number: Any, first: int = 0) -> HistoryNode:
-    """The plan of a number that a log names, from `first` on. Raises `LookupError`: a list would take a negative one."""
+    """Return the node of a number from `first` on. Raises `LookupError`, also for negative numbers."""
     if type(number) is not int or not first <= number < len(nodes):
         raise LookupError(number)
     return nodes[number]
@@ -194,10 +186,10 @@ _OF_THE_PLAN: dict[type, str] = {
 
 
 def statements_of(edit: Edit) -> frozenset[str]:
-    """The statements that an edit changes, in words; one that replaces the whole layout, or the plan, changes `everything`."""
+    """Return the statements that an edit changes, as texts; `everything` if it replaces the layout or the plan."""
     match edit:
         case EditGroup():
-            return frozenset().union(*(statements_of(each) for each in edit.edits))
+            return frozenset().union(*(statements_of(inner) for inner in edit.edits))
         case ShardDim() | RenameDim():
             return frozenset({f"dimension {edit.dim}"})
         case Prioritize():
@@ -216,30 +208,30 @@ def statements_of(edit: Edit) -> frozenset[str]:
 
 
 def common_statements(one: Edit, other: Edit) -> frozenset[str]:
-    """What both change; if one of them changes everything, that is all of the other's."""
-    mine, theirs = statements_of(one), statements_of(other)
-    if "everything" in mine or "everything" in theirs:
-        return (mine | theirs) - {"everything"} or frozenset({"everything"})
-    return mine & theirs
+    """Return the statements that both edits change; `everything` matches all of the other's."""
+    first, second = statements_of(one), statements_of(other)
+    if "everything" in first or "everything" in second:
+        return (first | second) - {"everything"} or frozenset({"everything"})
+    return first & second
 
 
 MOST_STEPS = 300
-"""Of a longer log the first ones are left out."""
+"""Maximum number of steps; earlier ones of a longer log are omitted."""
 
 
 def replay_room(document: str, log: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The steps, and the present plan as the gallery keeps it. Raises `WorkbenchError` for a log that cannot be replayed."""
+    """Return the steps of a room's log and its present plan. Raises `WorkbenchError` if the log cannot be replayed."""
     first = parse_plan(document, "The plan of this room")
-    history, made = RoomHistory.of(first), [("it begins", first)]
-    for each in log:
-        record = RoomLogRecord(each["kind"], each["author"], each["body"])
+    history, plans = RoomHistory.of(first), [("it begins", first)]
+    for entry in log:
+        record = RoomLogRecord(entry["kind"], entry["author"], entry["body"])
         history = history.with_record(record, known=first.program)
         if record.kind in MOVES:
-            made.append((history.words_of(record), history.nodes[history.head].plan))
-    present = made[-1][1]
-    shown = made[-MOST_STEPS:]
-    reports = {id(plan): analyze(plan) for plan in {id(plan): plan for _, plan in shown}.values()}
-    steps = [_step(words, plan, reports[id(plan)]) for words, plan in shown]
+            plans.append((history.words_of(record), history.nodes[history.head].plan))
+    present = plans[-1][1]
+    last_plans = plans[-MOST_STEPS:]
+    reports = {id(plan): analyze(plan) for plan in {id(plan): plan for _, plan in last_plans}.values()}
+    steps = [_step(text, plan, reports[id(plan)]) for text, plan in last_plans]
     return {"steps": steps, "present": description_record(describe_plan(present, reports[id(present)]))}
 
 

@@ -1,24 +1,30 @@
-"""The process of one room: it receives what the people in it do, one JSON object each, and sends what each of them is to be shown.
+"""The process of a room: receives the gestures of its users and sends their screens, as JSON objects.
 
 Incoming:
 
-- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed; of an assignment also
-  the `exercise`, its document and what was tried;
-- `{"enter": {"user_id", "display", "role", "participant"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when
-  their role is another now, `{"leave": true, "visitor": v}`;
+- `{"room": {"document", "name", "log", "time_limit"}}` first: the initial plan and the log to replay; of an assignment
+  also the `exercise` with its document and tries;
+- `{"enter": {"user_id", "display", "role", "participant"}, "visitor": v}` when a user opens the page, `{"role": r,
+  "visitor": v}` when their role changes, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
-- `{"push": {"document", "source", "user_id", "display"}}`, a plan that somebody sends into the room;
-- `{"describe": {"document"}}` or one of `ANSWERS` with its arguments, of a process that has no room: `{"described": {...}}` or
-  `{"problem": {...}}` comes back;
-- `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
+- `{"push": {"document", "source", "user_id", "display"}}`, a plan that somebody sends to the room;
+- `{"describe": {"document"}}` or one of `ANSWERS` with its arguments, to a process without a room, which replies
+  `{"described": {...}}` or `{"problem": {...}}`;
+- `{"ticket": n, "ahead": jobs}` from the server's compilation queue, and job events (`team.planning.job_runner`).
 
-Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
-"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; of an assignment `{"answered": {...}, "visitor":
-v}` and `{"card": {...}, "thumbnail": svg}`; `{"note": ...}` for the activity of the room; `{"enter": kind, "ticket": n}` and `{"leave": n}`
-to the queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
+Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, a log entry, always before the first `{"show":
+target, "parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; of an assignment
+`{"answered": {...}, "visitor": v}` and `{"card": {...}, "thumbnail": svg}`; `{"note": ...}` for the activity of the
+room; `{"enter": kind, "ticket": n}` and `{"leave": n}` to the queue, `{"run": ...}` and `{"cancel": n}` of jobs;
+`{"done": number}` when a message was handled.
+
+A room process that is not a fork is `python -m workbench.team.planning.room_process DESCRIPTOR [MODULE]`. In a sandbox
+it plans the registered program of `MODULE`, whatever it receives; without `MODULE`, on a cluster, zoo models. It starts
+its own partitioner.
 """
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
@@ -39,37 +45,37 @@ from workbench.core.operating_system import limit_data
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import OpenPlan
+from workbench.plan.edits import OpenPlan, ShardDim
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
-from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.broker_client import BrokerClient
 from workbench.team.planning.grade_answers import (
     describe_exercise,
     describe_plan,
     description_record,
     figures_of,
+    find_baselines,
     grade_answer,
+    judge_baseline,
     parse_exercise,
 )
 from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_edit_log import RoomLogRecord, common_statements, replay, replay_room
 from workbench.team.planning.room_session import RoomPerson, RoomSession
-from workbench.team.planning.room_visit import RoomVisit
-from workbench.team.planning.student_answers import StudentAnswers, WorkCard
+from workbench.team.planning.room_visit import RoomVisit, StudentAnswers, WorkCard
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.widgets.exercise.exercise_progress import ExerciseProgress
 from workbench.widgets.run.run_progress import RunProgress
 
-MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
-MOST_RUNS = 8  # finished runs that people who come later see
+MOST_PARTITIONING = 10.0  # seconds to wait for XLA's partitioner when describing a document
+MOST_RUNS = 8  # finished runs that are shown to new visitors
 SLOW, OFTEN = 0.3, 4
-"""A room in which so many gestures in a row took so many seconds of the processor each lets all others go first from then on. One alone
-says nothing: a tab that is opened for the first time takes as long on any program."""
-MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
+"""CPU seconds of a slow gesture, and the number of consecutive ones after which the process lowers its priority. A single one
+is not enough: a tab takes as long when it is first opened, for any program."""
+MEMORY = 4 << 30  # RLIMIT_DATA of a room in bytes; exceeding it ends the process
 
 ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "exercise": describe_exercise,
@@ -78,12 +84,11 @@ ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "baselines": find_baselines,
     "judge": judge_baseline,
 }
-"""What is asked of a process that has no room: in the form of the records of `web.team_services`."""
+"""Functions by question, for processes without a room; they return records of `web.team_services`."""
 
 
 def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...] = ()) -> None:
-    """Serve one room, from its opening to the end of the connection; `broker` is a socket on which connections to the process come that
-    asks XLA's partitioner for all rooms, and `allow` the modules whose programs its plans may name."""
+    """Serve one room. `broker` receives broker connections; `allow` lists modules that plans may name."""
     force_cpu_backend()
     limit_data(MEMORY)
     with Connection(descriptor) as connection:
@@ -91,7 +96,7 @@ def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...
 
 
 class RoomProcess(MessageLoop):
-    """The event loop of a room. All work on its session happens on the main thread."""
+    """The event loop of a room. All session work happens on the main thread."""
 
     def __init__(self, connection: Connection, broker: BrokerClient | None, allow: tuple[str, ...]) -> None:
         super().__init__(connection)
@@ -113,7 +118,6 @@ class RoomProcess(MessageLoop):
             visit.close()
 
     def handle_at_once(self, message: Message) -> bool:
-        """Of the queue of compilations, or of a job."""
         if "ticket" in message:
             self._slots.tell(message["ticket"], message["ahead"])
         elif "job" in message:
@@ -127,7 +131,7 @@ class RoomProcess(MessageLoop):
             self._open_room(message["room"])
         elif "enter" in message:
             self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-        elif name := next((each for each in self._answers_of if each in message), ""):
+        elif name := next((question for question in self._answers_of if question in message), ""):
             self.send({**self._answer(name, message[name]), "answers": message["number"]})
         elif "push" in message:
             self._push(message["push"])
@@ -135,29 +139,27 @@ class RoomProcess(MessageLoop):
             self._handle_visitor(message["visitor"], visit, message)
 
     def _open_room(self, room: Message) -> None:
-        """Replay the log. A room that cannot be replayed is not opened, and says why."""
         self._time_limit = room["time_limit"]
         try:
             first = parse_plan(room["document"], "The plan of this room", self._allow)
-            records = [RoomLogRecord(each["kind"], each["author"], each["body"]) for each in room["log"]]
+            records = [RoomLogRecord(entry["kind"], entry["author"], entry["body"]) for entry in room["log"]]
             self._session = RoomSession.begin(replay(first, records, self._allow), self._keep, self._inbox.put)
             self._seq = len(records)
             self._begin_exercise(room.get("exercise"))
         except WorkbenchError as error:
             self.send({"opened": _problem(error)})
             return
-        except Exception as error:  # noqa: BLE001 - whoever waits at the door must be answered
+        except Exception as error:  # noqa: BLE001 - waiting visitors need an answer
             self.send({"opened": _problem(WorkbenchError(f"The room could not be opened: {describe_error(error)}"))})
             return
         self._settler = Settler(
             self._session, self._partitioner, defer=self._inbox.put, is_idle=self._inbox.empty, on_change=self._show_settling
         )
         gc.collect()
-        gc.freeze()  # the plans so far stay: no edit waits for a garbage collection of them
+        gc.freeze()  # existing plans are permanent: edits must not wait for their garbage collection
         self.send({"opened": None})
 
     def _begin_exercise(self, exercise: Message | None) -> None:
-        """Of an assignment: what all its boards share, and what the wall shows of it."""
         if exercise is None or self._session is None:
             return
         self._progress = ExerciseProgress(parse_exercise(exercise["document"]))
@@ -183,11 +185,10 @@ class RoomProcess(MessageLoop):
         self._tell_view(visitor, visit)
 
     def _push(self, pushed: Message) -> None:
-        """A plan that was sent into the room, as an edit that all of those who edit here can take back."""
         if self._session is None:
             return
         sender = RoomPerson(pushed["user_id"], pushed["display"], ProjectRole.EDITOR)
-        with suppress(WorkbenchError), self._session.acting(sender):  # a plan of another program than this room may have: it stays as it is
+        with suppress(WorkbenchError), self._session.acting(sender):  # the plan of another program is ignored
             plan = parse_plan(pushed["document"], "The plan that was sent", self._allow, self._session.plan.program)
             self._session.push(OpenPlan(plan, pushed["source"]))
 
@@ -205,58 +206,59 @@ class RoomProcess(MessageLoop):
         elif message.get("again"):
             visit.show_again()
         else:
-            begun = time.thread_time()
+            start = time.thread_time()
             visit.hear(message)
             self._tell_view(visitor, visit)
-            self._note_seconds(time.thread_time() - begun)
+            self._note_seconds(time.thread_time() - start)
 
     def _note_seconds(self, seconds: float) -> None:
-        """Whoever works on a slow program waits in any case; the people in other rooms should not."""
+        """Lower the process's priority after repeated slow gestures, so that other rooms stay responsive."""
         self._slow_gestures = self._slow_gestures + 1 if seconds > SLOW else 0
         if self._slow_gestures == OFTEN:
             run_when_idle()
 
     def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
-        """What this person sees now, for the others."""
         self.send({"view": visit.view(), "visitor": visitor})
 
     def _keep(self, record: RoomLogRecord, plan: Plan) -> None:
-        """The server stores the entry before it passes on anything that is sent after it."""
+        """Send a log entry, which the server stores before it passes on later messages."""
         assert self._session is not None
         message = {
             "log": {"seq": self._seq + 1, "kind": record.kind, "author": record.author, "body": record.body},
             "says": self._session.words_of(record),
+            "moves": edit.dim if record.kind == "edit" and isinstance(edit := self._session.edit_under_way, ShardDim) else "",
             "digest": digest_of(dump_plan(plan)),
             "conflicts": self._conflicts(record),
         }
-        self._seq += 1  # not before: a plan without a document raises, and its number is the next one's
+        self._seq += 1  # incremented last, because a plan without a document raises
         self.send(message)
 
     def _conflicts(self, record: RoomLogRecord) -> list[dict[str, Any]]:
-        """Whose edits of the same statement this edit replaces, without having seen them."""
         session = self._session
         if session is None or record.kind != "edit" or session.edit_under_way is None:
             return []
-        shared = [(each, common_statements(each.edit, session.edit_under_way)) for each in session.unseen_edits()]
-        return [{"user_id": each.person.user_id, "edit": str(each.edit), "statements": sorted(common)} for each, common in shared if common]
+        shared = [(recent, common_statements(recent.edit, session.edit_under_way)) for recent in session.unseen_edits()]
+        return [
+            {"user_id": recent.person.user_id, "edit": str(recent.edit), "statements": sorted(statements)}
+            for recent, statements in shared
+            if statements
+        ]
 
     def _save(self, visitor: int, plan: Plan) -> str:
         assert self._session is not None
         self._visits[visitor].person.verify(ProjectRole.EDITOR, "add a plan to the gallery")
         self.send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
-        return "the gallery"
+        return ""  # the server says in a notice whether it is there
 
     def _answer(self, name: str, given: Message) -> Message:
-        """What the server asked about a document, or why there is no answer."""
         try:
             return {"described": self._answers_of[name](**given)}
         except WorkbenchError as error:
             return {"problem": _problem(error)}
-        except Exception as error:  # noqa: BLE001 - whoever asked must be answered
+        except Exception as error:  # noqa: BLE001 - the server waits for an answer
             return {"problem": _problem(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))}
 
     def _describe(self, document: str) -> dict[str, Any]:
-        """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
         session = Session(parse_plan(document, "The document", self._allow))
         planned = describe_plan(session.plan, session.report)
         with suppress(WorkbenchError, TimeoutError, CancelledError):
@@ -265,7 +267,6 @@ class RoomProcess(MessageLoop):
         return description_record(replace(planned, figures=figures))
 
     def _share_run(self, visit: RoomVisit, run: RunProgress) -> None:
-        """What one person ran all in the room may see, those who come later too."""
         self._runs = [*self._runs, run][-MOST_RUNS:]
         for other in self._visits.values():
             if other is not visit:
@@ -278,3 +279,7 @@ class RoomProcess(MessageLoop):
 
 def _problem(error: WorkbenchError) -> Message:
     return {"message": error.message, "ways_out": list(error.ways_out)}
+
+
+if __name__ == "__main__":
+    serve_room(int(sys.argv[1]), allow=tuple(sys.argv[2:]))

@@ -1,5 +1,4 @@
-"""The history of a room: one session that several people edit, each of whom undoes only what they did themselves; and
-those people as its process knows them."""
+"""The shared session of a room, in which each user undoes only their own edits; and its users."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +19,11 @@ from workbench.widgets.shared_states import Defer, at_once
 
 @dataclass(frozen=True, slots=True)
 class RoomPerson:
-    """`user_id` is what the log names; `display` is what colleagues read. The role is that in the room's project, or of the link by which
-    the person came; `is_participant` is who works on an assignment in this room, `is_student` who is in the project for the sake of
-    assignments alone."""
+    """A user in a room.
+
+    `user_id` is the name in the log, `display` the one that colleagues see. `role` is that of the project or of the
+    link. A participant works on an assignment in this room; a student has access to the project only for assignments.
+    """
 
     user_id: str
     display: str
@@ -32,12 +33,10 @@ class RoomPerson:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "RoomPerson":
-        """The person in a message of the server."""
         flags = (bool(message.get(name)) for name in ("participant", "student"))
         return cls(message["user_id"], message["display"], ProjectRole(message["role"]), *flags)
 
     def verify(self, needed: ProjectRole, to_do: str) -> None:
-        """Raises `WorkbenchError` if the role is not enough."""
         if self.role < needed:
             raise WorkbenchError(
                 f"To {to_do} takes the role {needed} in this project; yours is {self.role}.",
@@ -46,17 +45,17 @@ class RoomPerson:
 
 
 NOBODY = RoomPerson("", "The workbench", ProjectRole.OWNER)
-"""Who acts when no person does: a log that is replayed, an answer of XLA's partitioner."""
+"""The actor when no user acts: in log replays and for answers of XLA's partitioner."""
 
 
 KeepRecord = Callable[[RoomLogRecord, Plan], None]
-"""Keeps an entry of the log, given the plan that is present after it; it may raise, and then nothing has happened."""
-MOST_RECENT = 200  # edits that a late hand is compared with
+"""Stores a log entry with the plan after it; if it raises, the change is undone."""
+MOST_RECENT = 200  # edits that a late gesture is compared with
 
 
 @dataclass(frozen=True, slots=True)
 class RecentEdit:
-    """An edit that was made while the room's process ran: at which `revision` of the session, by whom, and when (monotonic seconds)."""
+    """An edit made while this process runs: the session's `revision`, the user, and the time in monotonic seconds."""
 
     revision: int
     person: RoomPerson
@@ -65,18 +64,20 @@ class RecentEdit:
 
 
 class RoomSession(Session):
-    """A session in which `acting(person)` says who acts. Each change is given to `keep(record, plan)` before any listener is called.
+    """A session whose actor is set by `acting(person)`. Each change is passed to `keep(record, plan)` before listeners
+    are called.
 
-    A listener is called as the person who acted when it was added: `can_undo` is then that person's. Who acts is called at once, and is
-    answered; the others after that, when `defer(work)` does it, or before they act themselves. Those who may only look are refused.
+    A listener is called as the person who acted when it was added, so that `can_undo` is that person's. The actor's
+    listeners are called immediately, the others' through `defer(work)` or before they act themselves. Viewers cannot
+    edit.
     """
 
     @classmethod
     def begin(cls, history: RoomHistory, keep: KeepRecord, defer: Defer = at_once) -> "RoomSession":
-        """The session of a room's history; only the present plan is analysed."""
+        """Create the session of a history; only the present plan is analyzed."""
         session = cls.from_history(history.nodes, history.head, {}, {})
         assert isinstance(session, RoomSession)
-        session._history, session._keep, session._defer = history, keep, defer  # noqa: SLF001 - its own
+        session._history, session._keep, session._defer = history, keep, defer  # noqa: SLF001 - an instance of this class
         return session
 
     def _set_up(self, *arguments: Any) -> None:
@@ -96,19 +97,18 @@ class RoomSession(Session):
 
     @contextmanager
     def acting(self, person: RoomPerson, saw: int | None = None) -> Iterator[None]:
-        """Meanwhile it is this person who acts, having seen the session at revision `saw`, if that is known."""
-        before = self._acting, self._saw
+        """Set the actor inside the context, who saw revision `saw` of the session, if known."""
+        previous = self._acting, self._saw
         self._acting, self._saw = person, saw
         try:
-            for call in [call for call, whose in self._overdue.items() if whose.user_id == person.user_id]:
+            for call in [call for call, listening in self._overdue.items() if listening.user_id == person.user_id]:
                 call()
             yield
         finally:
-            self._acting, self._saw = before
+            self._acting, self._saw = previous
 
     @property
     def authors(self) -> Sequence[str]:
-        """Who made each plan of the history, by number; the first is nobody's."""
         return self._history.authors
 
     @property
@@ -121,8 +121,8 @@ class RoomSession(Session):
 
     @property
     def undoable(self) -> Edit | None:
-        mine = self._history.last_edit_of(self._acting.user_id)
-        return None if mine is None else self._nodes[mine].edit
+        number = self._history.last_edit_of(self._acting.user_id)
+        return None if number is None else self._nodes[number].edit
 
     @property
     def undone(self) -> Edit | None:
@@ -136,48 +136,43 @@ class RoomSession(Session):
         record, added = RoomLogRecord("edit", self._acting.user_id, {}), [AddedEdit(self._now, edit, self._acting.user_id)]
         self.edit_under_way = edit
         try:
-            shown = self._move_to(record, added, number, report)
+            result = self._move_to(record, added, number, report)
         finally:
             self.edit_under_way = None
         self._foreseen = []
         self.recent.append(RecentEdit(self.revision, self._acting, edit, time.monotonic()))
         del self.recent[:-MOST_RECENT]
-        return shown
+        return result
 
     def push(self, edit: Edit) -> Report:
-        """Make an edit that comes from outside of the room: whoever edits here may take it back as their own."""
         self._verify_may_edit()
         report = self.foresee(edit)
         record, added = RoomLogRecord("push", self._acting.user_id, {}), [AddedEdit(self._now, edit, EVERYBODY)]
-        shown = self._move_to(record, added, len(self._nodes), report)
+        result = self._move_to(record, added, len(self._nodes), report)
         self._foreseen = []
-        return shown
+        return result
 
     def undo(self) -> Report:
-        """Take back the person's own last edit: those that came after it are made again without it, on a branch of their own.
-
-        Raises `WorkbenchError` if one of them would be illegal then.
-        """
+        """Undo the user's last edit, replaying later ones on a new branch. Raises `WorkbenchError`."""
         self._verify_may_edit()
-        mine = self._history.last_edit_of(self._acting.user_id)
-        if mine is None:
+        last_edit = self._history.last_edit_of(self._acting.user_id)
+        if last_edit is None:
             return self._report
         path = self._history.path()
-        parent = self._nodes[mine].parent
+        parent = self._nodes[last_edit].parent
         assert parent is not None, "only an edit has an author"
         added: list[AddedEdit] = []
         head = parent
-        for number in path[path.index(mine) + 1 :]:
+        for number in path[path.index(last_edit) + 1 :]:
             added.append(AddedEdit(head, self._edit_of(number), self.authors[number]))
             head = len(self._nodes) + len(added) - 1
         try:
-            return self._move_to(RoomLogRecord("undo", self._acting.user_id, {"undone": mine}), added, head)
+            return self._move_to(RoomLogRecord("undo", self._acting.user_id, {"undone": last_edit}), added, head)
         except WorkbenchError as error:
-            text = f"`{self._edit_of(mine)}` cannot be undone alone: later edits depend on it. {error.message}"
+            text = f"`{self._edit_of(last_edit)}` cannot be undone alone: later edits depend on it. {error.message}"
             raise WorkbenchError(text, ["undo later edits first", "go to an earlier plan in the history"]) from None
 
     def redo(self) -> Report:
-        """Make the edit again that the person undid last."""
         self._verify_may_edit()
         if not self.can_redo:
             return self._report
@@ -188,16 +183,13 @@ class RoomSession(Session):
         return self._move_to(record, [AddedEdit(self._now, self._edit_of(number), self._acting.user_id)], len(self._nodes))
 
     def go(self, number: int) -> Report:
-        """Go to any plan of the history, and all in the room with it."""
         self._verify_may_edit()
         return self._move_to(RoomLogRecord("go", self._acting.user_id, {}), [], self._find_node(number).number)
 
     def name(self, number: int, name: str) -> None:
-        """Name a plan of the history, or remove its name with an empty one."""
         self._mark(RoomLogRecord("name", self._acting.user_id, {"node": number, "name": " ".join(name.split())[:MOST_NAME]}))
 
     def pin(self, number: int, pinned: bool = True) -> None:
-        """Pin a plan of the history."""
         self._mark(RoomLogRecord("pin", self._acting.user_id, {"node": number, "pinned": bool(pinned)}))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -224,17 +216,15 @@ class RoomSession(Session):
         return stop
 
     def unseen_edits(self) -> list[RecentEdit]:
-        """The edits that others made after what the acting person saw, oldest first; none where that is not known."""
+        """Return others' edits after the revision that the actor saw, oldest first; empty if it is unknown."""
         if self._saw is None:
             return []
-        return [each for each in self.recent if each.revision > self._saw and each.person.user_id != self._acting.user_id]
+        return [recent for recent in self.recent if recent.revision > self._saw and recent.person.user_id != self._acting.user_id]
 
     def words_of(self, record: RoomLogRecord) -> str:
-        """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
         return self._history.words_of(record)
 
     def _foresee_for_person(self, edit: Edit) -> Report:
-        """As `foresee`; a refusal says what others did that the person has not seen."""
         try:
             return self.foresee(edit)
         except WorkbenchError as error:
@@ -262,22 +252,21 @@ class RoomSession(Session):
         self._notify()
 
     def _move_to(self, record: RoomLogRecord, added: Sequence[AddedEdit], head: int, known: Report | None = None) -> Report:
-        """Go to a plan, with these edits added to the history, as one entry of the log: all of it, or nothing. `known` is the report of the
-        plan that they make, if there is one."""
-        body = {**record.body, "added": [each.as_record() for each in added], "head": head}
-        whole, before = RoomLogRecord(record.kind, record.author, body), self._history
-        history = before.extended(whole, added, head)
+        """Add edits and go to a plan, atomically, as one log entry. `known` is the report of the result, if any."""
+        body = {**record.body, "added": [addition.as_record() for addition in added], "head": head}
+        entry, previous = RoomLogRecord(record.kind, record.author, body), self._history
+        history = previous.extended(entry, added, head)
         if known is not None:
             history = replace(history, nodes=(*history.nodes[:head], replace(history.nodes[head], plan=known.plan)))
             self._store_report(head, known)
         self._take_over(history)
         try:
-            self.report_of(head)  # analysed before it is kept: one that cannot be is no plan of the history
-            self._keep(whole, history.nodes[head].plan)
+            self.report_of(head)  # analyzed before it is stored, so that a failing plan does not enter the history
+            self._keep(entry, history.nodes[head].plan)
         except BaseException:
-            self._take_over(before)
-            if head >= len(before.nodes):
-                self._forget_report(head)  # the next plan of that number is another
+            self._take_over(previous)
+            if head >= len(previous.nodes):
+                self._forget_report(head)  # the number will be reused by another plan
             raise
         return self._move(head)
 

@@ -1,5 +1,8 @@
-"""One person's board in a room: a view of their own on the session of all."""
+"""A user's board in a room: a private view of the shared session. Work on an assignment sends answers to the server, and
+progress to the wall.
+"""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -8,32 +11,82 @@ from typing import Any
 from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.visit import Visit, VisitContext
 from workbench.errors import WorkbenchError
+from workbench.exercises import PlanQuestion
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchListener
 from workbench.search.search_space import SearchSpace
 from workbench.session.figure_tiers import Partitioner, Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
+from workbench.team.planning.grade_answers import answer_record, figures_of
 from workbench.team.planning.room_session import RoomPerson, RoomSession
-from workbench.team.planning.student_answers import StudentAnswers
+from workbench.visualize.layout_thumbnail import thumbnail
 from workbench.widgets.board.board_host import Host
+from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner_protocol import RunHandle, Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 
-# A runner that starts only what a person's role allows: a runner of the project may spend devices, an editor may compile and search.
+# The role check of runs: project runners can spend devices, editors can compile and search.
 
 StartJob = Callable[[Plan, int, RunListener], RunHandle]
-"""Submits a run of so many steps as a job of the team."""
+"""Submits a run of the given steps as a team job."""
+
+
+PAUSE = 0.5  # minimum seconds between cards
+
+
+class StudentAnswers:
+    """A `HandingIn` of the board of `whose()`: participants' answers are stored; a teacher's are only checked."""
+
+    def __init__(self, whose: Callable[[], RoomPerson], progress: ExerciseProgress, keep: Callable[[Mapping[str, Any]], None]) -> None:
+        self.progress = progress
+        self._whose, self._keep = whose, keep
+
+    def verify(self) -> None:
+        self._whose().verify(ProjectRole.EDITOR, "answer")
+
+    def counts(self) -> bool:
+        return self._whose().is_participant
+
+    def hand_in(self, answered: Answered) -> None:
+        self._keep(answer_record(answered.question, answered.answer, answered.attempt, answered.verdict))
+
+
+class WorkCard:
+    def __init__(self, session: Session, progress: ExerciseProgress, send: Callable[[Mapping[str, Any]], None], defer: Defer) -> None:
+        self._session, self._progress, self._send, self._defer = session, progress, send, defer
+        self._timer: threading.Timer | None = None
+        session.listen(lambda _plan, _report: self._plan_card())
+        self._plan_card()
+
+    def _plan_card(self) -> None:
+        if self._timer is None:
+            self._timer = threading.Timer(PAUSE, lambda: self._defer(self._send_card))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _send_card(self) -> None:
+        self._timer = None
+        report = self._session.report
+        card = work_card(self._progress, self._session.plan, report)
+        self._send({"card": card, "thumbnail": thumbnail(report)})
+
+
+def work_card(progress: ExerciseProgress, plan: Plan, report: Report) -> dict[str, Any]:
+    ticks = {}
+    for question in progress.exercise.questions:
+        if isinstance(question, PlanQuestion):
+            about, goals = progress.ticks(question, report)
+            ticks[question.name] = [] if about else [{"text": goal["text"], "met": goal["met"]} for goal in goals]
+    return {"figures": dict(figures_of(progress.planned(report))), "layout": str(plan.layout), "mesh": str(plan.mesh), "ticks": ticks}
 
 
 class RoleRunner:
-    """Runs are jobs of the team (`start_job`). Passes on to `inner` what else `person()`, whose role may change, may start.
-
-    Raises `WorkbenchError` for what the person may not.
-    """
+    """Runs plans as team jobs and passes other work to `inner`. Raises `WorkbenchError` for a low role."""
 
     def __init__(self, inner: Runner, person: Callable[[], RoomPerson], start_job: StartJob) -> None:
         self._inner, self._person, self._start_job = inner, person, start_job
@@ -78,7 +131,7 @@ SHARING = "To give access to this room or to a plan, create a link on the People
 
 
 class RoomVisit(Visit):
-    """The board of `person`, whose role may change while it is open. All that it does, it does as that person."""
+    """The board of `person`, whose role may change while it is open. All its actions are attributed to that person."""
 
     def __init__(
         self, session: RoomSession, person: RoomPerson, window: VisitorWindow, runner: Runner, start_job: StartJob, defer: Defer
@@ -90,11 +143,13 @@ class RoomVisit(Visit):
     def open(
         self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...], answers: StudentAnswers | None = None
     ) -> None:
-        """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
-        this person has finished; `answers` are those to the exercise of an assignment."""
+        """Show the room's board. `save(plan)` adds a plan to the gallery and returns an empty text; `ran(run)` is called
+        after each of this user's runs; `answers` belong to the exercise of an assignment.
+        """
         is_staff = not self.person.is_student
         sharing = SHARING if is_staff else ""
-        host = Host(save=save, ran=ran, allow=allow, sharing=sharing, saves=is_staff, runs=is_staff, searches=is_staff, starts=is_staff)
+        host = Host(save=save, ran=ran, allow=allow, sharing=sharing, names_saved=True)
+        host = replace(host, saves=is_staff, runs=is_staff, searches=is_staff, starts=is_staff)
         if answers is not None:
             host = replace(host, starts=False, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
         self._act(lambda: self.show(lambda: self._session.plan, host))
@@ -112,14 +167,12 @@ class RoomVisit(Visit):
             self._act(partial(self.board.show_run, run))
 
     def hear(self, message: Message) -> None:
-        """Handle a message of the person's page."""
         self._act(lambda: super(RoomVisit, self).hear(message), saw=_revision_of(message))
 
     def show_again(self) -> None:
         self._act(super().show_again)
 
     def view(self) -> Mapping[str, Any]:
-        """What the person has before their eyes, for colleagues: the open tab and what is selected."""
         state = self.board.view() if self.board else ("", "")
         return {"tab": state[0], "selected": state[1]}
 
@@ -133,6 +186,5 @@ class RoomVisit(Visit):
 
 
 def _revision_of(message: Message) -> int | None:
-    """Which revision of the session a gesture's hand saw, if it says so."""
     saw = message["gesture"].get("saw") if isinstance(message.get("gesture"), Mapping) else None
     return saw if isinstance(saw, int) and not isinstance(saw, bool) else None

@@ -1,7 +1,7 @@
-"""Fetch the files of a program in a process of its own, so that unpacking and hashing them takes no time of the server's.
+"""Fetch a program's files in a separate process, so that unpacking and hashing do not slow down the server.
 
-`python -m workbench.team.programs.fetch_files` reads a `FetchRequest` as JSON from standard input, writes the files into its folder, which
-is empty, and prints their digest, or why they cannot be fetched.
+`python -m workbench.team.programs.fetch_files` reads a `FetchRequest` as JSON from standard input, writes the files
+into its empty folder, and prints their digest or an error.
 """
 
 import json
@@ -26,14 +26,14 @@ from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 COMMAND = (sys.executable, "-P", "-m", "workbench.team.programs.fetch_files")
 _CHECK = ResourceLimits(memory=1024 * MIB, deadline=60, processor_seconds=30)
-_MEMORY, _PROCESSOR_SECONDS = 2048 * MIB, 120  # of the process itself; what it starts has limits of its own
-_COMMANDS = 5  # of git, each of which may take the seconds of the policy
-_LESS_URGENT = 10  # than the server
+_MEMORY, _PROCESSOR_SECONDS = 2048 * MIB, 120  # of this process; its children have their own limits
+_COMMANDS = 5  # git commands, each with the policy's time limit
+_LESS_URGENT = 10  # niceness relative to the server
 
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """What is fetched into `folder`: a commit, `locator`, or the wheel in the file `upload`; `target` must be a function in it."""
+    """Fetches the commit `locator`, or the wheel file `upload`, into `folder`; the files must have `target`."""
 
     folder: str
     kind: str
@@ -44,27 +44,20 @@ class FetchRequest:
     ability: SandboxAbility
 
     def to_json(self) -> str:
-        """The inverse of `parse_request`."""
         return json.dumps(asdict(self), default=str)
 
 
 class FetchedFiles(NamedTuple):
-    """The digest of a program's files, and their bytes."""
-
     digest: str
     size: int
 
 
 def parse_request(text: str) -> FetchRequest:
-    """The inverse of `request.to_json()`."""
     return msgspec.json.decode(text, type=FetchRequest, dec_hook=lambda kind, value: kind(value))
 
 
 def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes]]") -> FetchedFiles:
-    """What was fetched into the request's folder. The process is in `running` as long as it may be killed.
-
-    Raises `ProgramRegistryError` for what cannot be fetched, and where the process ends early.
-    """
+    """Fetch in a process, which is in `running` while it can be killed. Raises `ProgramRegistryError`."""
     with start_child(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         running.add(process)
         try:
@@ -82,7 +75,6 @@ def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes
 
 
 def main() -> None:
-    """Fetch what standard input asks for."""
     end_with_parent()
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
@@ -91,11 +83,10 @@ def main() -> None:
         answer: dict[str, Any] = fetch(parse_request(sys.stdin.read()))._asdict()
     except ProgramRegistryError as error:
         answer = {"problem": error.message, "ways_out": error.ways_out}
-    print(json.dumps(answer))  # noqa: T201 - the answer
+    print(json.dumps(answer))  # noqa: T201 - read by the server
 
 
 def fetch(request: FetchRequest) -> FetchedFiles:
-    """Fetch into the request's folder. Raises `ProgramRegistryError` for what cannot be fetched."""
     folder, sandbox = Path(request.folder), Sandbox(request.ability)
     writer = TreeWriter(folder, request.policy.tree)
     try:
@@ -118,14 +109,13 @@ def _read_upload(request: FetchRequest) -> bytes:
 
 
 def _check_source(tree: Path, target: str, sandbox: Sandbox) -> None:
-    """Raises `ProgramRegistryError` for what prevents the function from being built."""
     module, _, function = target.partition(":")
     run = sandbox.run(
         SandboxedCommand.python(source_check.__file__, str(tree), module, function, limits=_CHECK, our_code=True).with_readable(tree)
     )
     try:
         answer = json.loads(run.printed)
-        problem, ways_out = str(answer["problem"]), [str(each) for each in answer["ways_out"]]
+        problem, ways_out = str(answer["problem"]), [str(hint) for hint in answer["ways_out"]]
     except (ValueError, KeyError, TypeError):
         problem, ways_out = f"Its source could not be read. {run.ending.sentence}", ["write it plainly"]
     if problem:

@@ -1,7 +1,7 @@
-"""The files of one commit, without a checkout: git fetches it in a sandbox, lists its tree, and prints its blobs.
+"""Read the files of a git commit or a wheel without a checkout or build.
 
-Nothing of the repository is obeyed: no hook, no configuration, no filter (LFS), no attribute, no submodule, and no file is written by git
-but its own pack.
+git fetches the commit in a sandbox, lists its tree and prints its blobs. Nothing of the repository takes effect: no
+hooks, configuration, filters (LFS), attributes or submodules; git writes no file but its own pack.
 """
 
 import base64
@@ -25,7 +25,7 @@ from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.units import format_bytes
 
-_LINK, _SUBMODULE = "120000", "160000"  # modes in a tree of git
+_LINK, _SUBMODULE = "120000", "160000"  # git tree modes
 _EXEC_PATHS = ("/usr/lib/git-core", "/usr/libexec/git-core")
 _FETCH_WAYS_OUT = ("check the address and the commit", "check that the repository is public")
 _CONFIGURATION = """
@@ -63,15 +63,13 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class _Repository:
-    """A bare repository of our own that the commit is fetched into, and how git is run in it."""
-
     folder: Path
     sandbox: Sandbox
     policy: FetchPolicy
     git: str
 
     def run(self, *arguments: str, network: GitSource | None = None, stdin: bytes = b"", printed: int = 4 * MIB) -> SandboxRun:
-        """Only with `network` can git reach a host, and write."""
+        """Run git; it can reach a host and write only with `network`."""
         environment = {
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": str(self.folder / "config-of-all"),
@@ -83,18 +81,18 @@ class _Repository:
             memory=1024 * MIB,
             deadline=self.policy.seconds,
             file_size=self.policy.download,
-            kept_output=2 * printed,  # of which the first half is the beginning
+            kept_output=2 * printed,  # the first half keeps the beginning
             output=2 * printed,
         )
-        tools = (Path(self.git), *(Path(each) for each in _EXEC_PATHS if Path(each).is_dir()))
-        local = (network.folder, Path("/bin/sh")) if network and network.folder else ()  # git asks one of its own disk through a shell
+        tools = (Path(self.git), *(Path(path) for path in _EXEC_PATHS if Path(path).is_dir()))
+        local = (network.folder, Path("/bin/sh")) if network and network.folder else ()  # git accesses a local repository through a shell
         command = SandboxedCommand(
             (self.git, "-C", str(self.folder), *arguments),
             limits,
             (*tools, *local),
             environment=environment,
             stdin=stdin,
-            our_code=True,  # git runs nothing of a bare repository
+            our_code=True,  # git runs no code of a bare repository
         )
         if network is None:
             return self.sandbox.run(replace(command, readable=(*command.readable, self.folder)))
@@ -102,7 +100,7 @@ class _Repository:
 
 
 def write_commit(source: GitSource, policy: FetchPolicy, sandbox: Sandbox, writer: TreeWriter) -> None:
-    """Fetch a commit and write its files. Raises `ProgramRegistryError` where that cannot be done, and for too many files or bytes."""
+    """Fetch a commit and write its files. Raises `ProgramRegistryError` on failure or exceeded limits."""
     verify_source(source, policy)
     with _repository(source, policy, sandbox) as repository:
         run = _fetch(repository, source, "--depth=1", f"+{source.commit}:refs/heads/fetched")
@@ -111,7 +109,7 @@ def write_commit(source: GitSource, policy: FetchPolicy, sandbox: Sandbox, write
             return
     if "unadvertised object" not in run.errors:
         raise ProgramRegistryError(_why_not(source, run), _FETCH_WAYS_OUT)
-    with _repository(source, policy, sandbox) as repository:  # the server gives out only branches, whole
+    with _repository(source, policy, sandbox) as repository:  # the host serves only complete branches
         run = _fetch(repository, source, "+refs/heads/*:refs/heads/*")
         if not run.ending.is_good:
             raise ProgramRegistryError(_why_not(source, run), _FETCH_WAYS_OUT)
@@ -127,7 +125,7 @@ def _fetch(repository: _Repository, source: GitSource, *what: str) -> SandboxRun
 def _write_entries(repository: _Repository, source: GitSource, writer: TreeWriter) -> None:
     limits = repository.policy.tree
     entries = _entries(repository, source.commit)
-    announced = sum(each.size for each in entries)
+    announced = sum(entry.size for entry in entries)
     if announced > limits.total or len(entries) > limits.files:
         raise ProgramRegistryError(
             f"The commit has {len(entries)} files with {format_bytes(announced)}; "
@@ -156,58 +154,56 @@ def _repository(source: GitSource, policy: FetchPolicy, sandbox: Sandbox) -> Ite
             (folder / file).chmod(0o644)
         for part in ("objects", "refs"):
             (folder / part).mkdir()
-            (folder / part).chmod(0o777)  # git runs as another user where the server is root
+            (folder / part).chmod(0o777)  # git runs as another user if the server is root
         yield _Repository(folder, sandbox, policy, git)
 
 
 def _credentials(source: GitSource, policy: FetchPolicy) -> dict[str, str]:
-    """Variables by which git is given what it shows to one host."""
-    given = policy.credentials.get(source.host)
-    if not given:
+    credentials = policy.credentials.get(source.host)
+    if not credentials:
         return {}
-    header = f"Authorization: Basic {base64.b64encode(given.encode()).decode()}"
+    header = f"Authorization: Basic {base64.b64encode(credentials.encode()).decode()}"
     return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"http.https://{source.host}/.extraHeader", "GIT_CONFIG_VALUE_0": header}
 
 
 def _why_not(source: GitSource, run: SandboxRun) -> str:
     lines = [line for line in run.errors.removeprefix("remote: ").splitlines() if line.startswith(("fatal:", "error:"))]
-    said = lines[0].partition(":")[2].strip().rstrip(".")[:300] if lines else run.ending.sentence.rstrip(".")
-    return f"`{source.address}` could not be fetched at {source.commit[:12]}: {said}."
+    reason = lines[0].partition(":")[2].strip().rstrip(".")[:300] if lines else run.ending.sentence.rstrip(".")
+    return f"`{source.address}` could not be fetched at {source.commit[:12]}: {reason}."
 
 
 def _entries(repository: _Repository, commit: str) -> list[_Entry]:
-    """The files and links of a commit; submodules are left out."""
     run = repository.run("ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}^{{commit}}")
     if not run.ending.is_good or not run.is_whole:
         raise ProgramRegistryError(
             f"The repository has no commit {commit[:12]}, or one with too many files.", ["push the commit", "write all its 40 digits"]
         )
-    found = []
+    entries = []
     for line in run.printed.decode("utf-8", "surrogateescape").split("\0")[:-1]:
         head, _, name = line.partition("\t")
         mode, kind, blob, size = head.split()
         if mode != _SUBMODULE and kind == "blob":
-            found.append(_Entry(mode, blob, int(size), name))
-    return found
+            entries.append(_Entry(mode, blob, int(size), name))
+    return entries
 
 
 def _write(repository: _Repository, entries: list[_Entry], announced: int, writer: TreeWriter) -> None:
-    wanted = "".join(f"{each.blob}\n" for each in entries).encode()
-    run = repository.run("cat-file", "--batch", stdin=wanted, printed=announced + 100 * len(entries) + 1)
+    blobs = "".join(f"{entry.blob}\n" for entry in entries).encode()
+    run = repository.run("cat-file", "--batch", stdin=blobs, printed=announced + 100 * len(entries) + 1)
     if not run.ending.is_good or not run.is_whole:
         raise ProgramRegistryError(f"The files of the commit could not be read. {run.ending.sentence}", ["fetch it again"])
-    begin = 0
-    for each in entries:
-        begin = run.printed.index(b"\n", begin) + 1
-        content = run.printed[begin : begin + each.size]
-        begin += each.size + 1
-        if each.mode == _LINK:
-            writer.link(each.name, content.decode("utf-8", "replace"))
+    offset = 0
+    for entry in entries:
+        offset = run.printed.index(b"\n", offset) + 1
+        content = run.printed[offset : offset + entry.size]
+        offset += entry.size + 1
+        if entry.mode == _LINK:
+            writer.link(entry.name, content.decode("utf-8", "replace"))
         else:
-            writer.write(each.name, [content])
+            writer.write(entry.name, [content])
 
 
-# The files of a wheel, unpacked and nothing more: no step of a build, no script, no dependency is run or installed.
+# Wheels are only unpacked: no build step, script or dependency runs or is installed.
 
 _FILE_NAME = re.compile(
     r"[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-\d[A-Za-z0-9_.]*)?-[a-z0-9.]+-(?P<abi>[a-z0-9_.]+)-(?P<platform>[a-z0-9_.]+)\.whl"
@@ -218,11 +214,11 @@ _WAY_OUT = "build it with `python -m build --wheel`"
 
 
 def verify_wheel_name(name: str) -> str:
-    """The name of a wheel of Python alone. Raises `ProgramRegistryError` for any other."""
-    found = _FILE_NAME.fullmatch(name)
-    if found is None:
+    """Return the name of a pure-Python wheel. Raises `ProgramRegistryError` for any other."""
+    match = _FILE_NAME.fullmatch(name)
+    if match is None:
         raise ProgramRegistryError(f"`{name[:120]}` is not a name of a wheel, such as `mine-1.0-py3-none-any.whl`.", [_WAY_OUT])
-    if (found["abi"], found["platform"]) != ("none", "any"):
+    if (match["abi"], match["platform"]) != ("none", "any"):
         raise ProgramRegistryError(
             f"`{name}` contains compiled code; programs must be pure Python.",
             ["ask an administrator to install the compiled package on the server"],
@@ -231,20 +227,20 @@ def verify_wheel_name(name: str) -> str:
 
 
 def write_wheel(content: bytes, writer: TreeWriter) -> None:
-    """Raises `ProgramRegistryError` for what is no wheel, or has paths that lead out of it, links, or more than a program may have."""
+    """Unpack a wheel. Raises `ProgramRegistryError` if it is invalid, too large, has links or outside paths."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = [each for each in archive.infolist() if not each.is_dir()]
-            _verify_kind([each.filename for each in members])
-            for each in members:
-                _verify_member(each)
-                writer.write(each.filename, _chunks(archive, each))
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            _verify_kind([member.filename for member in members])
+            for member in members:
+                _verify_member(member)
+                writer.write(member.filename, _chunks(archive, member))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError, OverflowError) as error:
         raise ProgramRegistryError(f"The wheel cannot be unpacked: {error}.", [_WAY_OUT]) from None
 
 
 def _verify_kind(names: list[str]) -> None:
-    if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", each) for each in names):
+    if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", name) for name in names):
         raise ProgramRegistryError("The file is an archive but not a wheel: it has no `.dist-info/WHEEL`.", [_WAY_OUT])
 
 

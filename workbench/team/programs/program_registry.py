@@ -1,11 +1,11 @@
-"""The register of a team's programs: added, fetched, approved by digest, withdrawn. Who may do that is for others to say.
+"""The registry of programs: added, fetched, approved by digest, withdrawn. Callers authorize users.
 
-Fetching and approving wait for processes and disks, so they are called in a thread.
+Fetching and approving block, so they are called in a thread.
 
 **Invariants**
 
-- The files of a program are kept from when they are fetched until it is withdrawn, if no other program has the same; an uploaded wheel only
-  until it is unpacked.
+- A program's files are kept from the fetch until it is withdrawn, unless another program has the same files; an
+  uploaded wheel only until it is unpacked.
 """
 
 import re
@@ -31,8 +31,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
 
 
 class ProgramRegistry:
-    """Programs of all projects. `folder` is the server's own, for their files."""
-
     def __init__(self, store: Store, folder: Path, sandbox: Sandbox, policy: FetchPolicy | None = None) -> None:
         self.policy = policy or FetchPolicy()
         self.sandbox = sandbox
@@ -40,26 +38,23 @@ class ProgramRegistry:
         self._trees = TreeStore(folder / "trees")
         self._uploads = folder / "uploads"
         self._uploads.mkdir(parents=True, exist_ok=True)
-        self._trees_lock = threading.Lock()  # from when a tree is kept until its row says so, none is pruned
+        self._trees_lock = threading.Lock()  # prevents pruning between storing a tree and updating its row
         self._fetching: set[subprocess.Popen[bytes]] = set()
 
     def add_git(self, project_id: str, name: str, target: str, address: str, commit: str, by: str) -> RegisteredProgram:
-        """A commit of a repository, not fetched yet. Raises `ProgramRegistryError` for an address, a commit or a name that is none."""
+        """Register a commit without fetching it. Raises `ProgramRegistryError` for an invalid address, commit or name."""
         source = read_source(address, commit)
         return self._add(project_id, name, target, "git", str(source), by)
 
     def add_wheel(self, project_id: str, name: str, target: str, file_name: str, content: bytes, by: str) -> RegisteredProgram:
-        """A wheel that somebody uploaded, not unpacked yet. Raises `ProgramRegistryError` as `add_git`, and for one that is too large."""
+        """Register an uploaded wheel without unpacking it. Raises `ProgramRegistryError`."""
         if len(content) > self.policy.upload:
             size, limit = format_bytes(len(content)), format_bytes(self.policy.upload)
             raise ProgramRegistryError(f"The wheel has {size}; a program may have {limit}.", ["remove data from it"])
         return self._add(project_id, name, target, "wheel", verify_wheel_name(file_name), by, content)
 
     def fetch(self, program_id: str) -> RegisteredProgram:
-        """Fetch the files, find the function in them, and note the digest; nothing of them runs. A failure is noted as the `problem`.
-
-        Raises `ProgramRegistryError` for a program that was fetched.
-        """
+        """Fetch and check the files without running them; a failure becomes `problem`. Raises `ProgramRegistryError`."""
         program = self.get(program_id)
         if program.state not in ("added", "failed"):
             raise ProgramRegistryError(
@@ -69,8 +64,8 @@ class ProgramRegistry:
         upload = self._uploads / program.id
         try:
             with self._trees.staging() as folder:
-                of_source = (program.kind, program.locator, program.target, str(upload))
-                fetched = fetch_in_process(FetchRequest(str(folder), *of_source, self.policy, self.sandbox.ability), self._fetching)
+                source = (program.kind, program.locator, program.target, str(upload))
+                fetched = fetch_in_process(FetchRequest(str(folder), *source, self.policy, self.sandbox.ability), self._fetching)
                 return self._keep(program_id, folder, fetched)
         except ProgramRegistryError as error:
             return self._change(program_id, state="failed", problem=str(error), digest=None)
@@ -79,16 +74,13 @@ class ProgramRegistry:
 
     def _keep(self, program_id: str, folder: Path, fetched: FetchedFiles) -> RegisteredProgram:
         with self._trees_lock:
-            if (program := self.get(program_id)).state == "withdrawn":  # meanwhile
+            if (program := self.get(program_id)).state == "withdrawn":  # during the fetch
                 return program
             self._trees.keep(folder, fetched.digest)
             return self._change(program_id, state="fetched", problem="", digest=fetched.digest, size=fetched.size)
 
     def approve(self, program_id: str, digest: str, by: str) -> RegisteredProgram:
-        """From now on it runs. `digest` is the one that the person has seen.
-
-        Raises `ProgramRegistryError` for another digest, for a program that is not fetched, and where its files have been changed.
-        """
+        """Approve the reviewed `digest` to run. Raises `ProgramRegistryError` if it or the files differ."""
         program = self.get(program_id)
         if program.digest is None or program.state not in ("fetched", "approved"):
             raise ProgramRegistryError(
@@ -102,24 +94,20 @@ class ProgramRegistry:
         return self._change(program_id, state="approved", problem="", approved_by=by, approved=now())
 
     def withdraw(self, program_id: str) -> RegisteredProgram:
-        """From now on it does not run, and its files are removed; processes that run it are for the caller to end."""
+        """Withdraw a program and delete its files; the caller ends processes that run it."""
         changed = self._change(program_id, state="withdrawn")
         self.prune()
         return changed
 
     def get(self, program_id: str) -> RegisteredProgram:
-        """Raises `ProgramRegistryError` where there is none."""
         with self._store.read() as session:
-            found = session.get(RegisteredProgram, program_id)
-        if found is None:
+            program = session.get(RegisteredProgram, program_id)
+        if program is None:
             raise ProgramRegistryError(f"There is no program `{program_id[:80]}`.", ["see the programs of the project"])
-        return found
+        return program
 
     def code_of(self, program: RegisteredProgram) -> tuple[Path, Path]:
-        """The verified files of an approved program, and the folder of them that goes on the path of Python.
-
-        Raises `ProgramRegistryError` for one that is not approved, and where its files have been changed.
-        """
+        """Return the verified tree of an approved program, and its Python path. Raises `ProgramRegistryError`."""
         if program.state != "approved" or program.digest is None:
             raise ProgramRegistryError(
                 f"The program `{program.name}` is {program.state}, so it does not run.", ["ask an owner of the project to approve it"]
@@ -128,46 +116,44 @@ class ProgramRegistry:
         return tree, source_check.source_root(tree, module_of(program)) or tree
 
     def folder_of(self, digest: str) -> Path:
-        """The verified files of a digest. Raises `ProgramRegistryError` where they have been changed, or are gone."""
         return self._trees.verified(digest)
 
     def prune(self) -> int:
-        """Remove the files that no program needs; of how many programs they were."""
         with self._trees_lock:
             return self._trees.prune(self._used())
 
     def clean(self) -> None:
-        """At the start of a server: remove what no program needs, and what the server before left half done."""
+        """Clean up at server start: delete unused files and unfinished fetches."""
         with self._store.write() as session:
-            stopped = update(RegisteredProgram).where(RegisteredProgram.state == "added")
-            session.execute(stopped.values(state="failed", problem="The server stopped while it was fetched. Register it again."))
+            statement = update(RegisteredProgram).where(RegisteredProgram.state == "added")
+            session.execute(statement.values(state="failed", problem="The server stopped while it was fetched. Register it again."))
         self._trees.prune(self._used(), staged=True)
-        for each in self._uploads.iterdir():
-            each.unlink()
+        for upload in self._uploads.iterdir():
+            upload.unlink()
 
     def close(self) -> None:
-        for each in tuple(self._fetching):
-            each.kill()
+        for process in tuple(self._fetching):
+            process.kill()
 
     def _used(self) -> set[str]:
         with self._store.read() as session:
-            kept = (RegisteredProgram.digest.is_not(None), RegisteredProgram.state != "withdrawn")
-            return {each for each in session.scalars(select(RegisteredProgram.digest).where(*kept)) if each}
+            conditions = (RegisteredProgram.digest.is_not(None), RegisteredProgram.state != "withdrawn")
+            return {digest for digest in session.scalars(select(RegisteredProgram.digest).where(*conditions)) if digest}
 
     def _add(
         self, project_id: str, name: str, target: str, kind: str, locator: str, by: str, content: bytes | None = None
     ) -> RegisteredProgram:
         _verify_words(name, target)
         with self._store.write() as session:
-            asked = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.name == name)
-            if session.scalars(asked).first() is not None:
+            statement = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.name == name)
+            if session.scalars(statement).first() is not None:
                 raise ProgramRegistryError(
                     f"The project already has a program `{name}`.", ["choose another name, for example with its version"]
                 )
             program = RegisteredProgram(project_id=project_id, name=name, target=target, kind=kind, locator=locator, by=by)
             session.add(program)
             session.flush()
-            if content is not None:  # within the transaction: on a full disk there is no row without its file
+            if content is not None:  # inside the transaction, so that a full disk leaves no row without its file
                 (self._uploads / program.id).write_bytes(content)
         return program
 
@@ -182,7 +168,6 @@ class ProgramRegistry:
 
 
 def module_of(program: RegisteredProgram) -> str:
-    """The module that its documents may name."""
     return program.target.partition(":")[0]
 
 
@@ -196,16 +181,13 @@ def _verify_words(name: str, target: str) -> None:
         )
 
 
-PLANNER = "workbench.team.planning.planner_main"
+PLANNER = "workbench.team.planning.room_process"
 
 
 def sandboxed_planner_command(
     registry: ProgramRegistry, program: RegisteredProgram, descriptor: int, limits: ResourceLimits | None = None
 ) -> SandboxedCommand:
-    """`python -P -m planner_main DESCRIPTOR MODULE`, with the program's files on its path; its files are verified first.
-
-    Raises `ProgramRegistryError` for a program that is not approved, and where its files have been changed.
-    """
+    """Return the planner command with the verified program on its path. Raises `ProgramRegistryError`."""
     tree, root = registry.code_of(program)
     command = SandboxedCommand.python(
         *("-m", PLANNER, str(descriptor), module_of(program)), code=(root,), limits=limits, descriptors=(descriptor,)

@@ -1,9 +1,9 @@
-"""The files of a program in a folder of their own, named by the SHA-256 of all of them.
+"""A program's files in a folder named by their SHA-256.
 
 **Invariants**
 
-- Every path is relative and within the folder; so is whatever a symbolic link leads to.
-- A kept tree is read-only, and is verified against its digest each time before it is used.
+- Every path is relative and within the folder; so are the targets of symbolic links.
+- A stored tree is read-only, and is verified against its digest before each use.
 """
 
 import os
@@ -18,13 +18,13 @@ from pathlib import Path, PurePosixPath
 from workbench.team.programs.fetch_policy import ProgramRegistryError, TreeLimits
 from workbench.units import format_bytes
 
-_DEPTH, _NAME = 32, 200  # folders within folders, characters of a name
+_DEPTH, _NAME = 32, 200  # maximum folder depth, characters of a name
 _CHUNK = 1 << 20
 _STAGING = "new-"
 
 
 class TreeWriter:
-    """Writes the files of a program into an empty folder, within limits. Raises `ProgramRegistryError` for what may not be in it."""
+    """Writes a program's files within limits. Raises `ProgramRegistryError` for forbidden content."""
 
     def __init__(self, folder: Path, limits: TreeLimits) -> None:
         self.folder, self._limits = folder, limits
@@ -32,7 +32,7 @@ class TreeWriter:
         self._files = 0
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """A file, whose bytes are counted as they come: what an archive says of its size may be a lie."""
+        """Write a file, counting the actual bytes: sizes stated by an archive are not trusted."""
         path = self._new_path(name)
         size = 0
         with path.open("xb") as file:
@@ -42,7 +42,7 @@ class TreeWriter:
                 file.write(chunk)
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link, which must lead to a place within the folder; `verify_links` looks when all are there."""
+        """Create a symbolic link; `verify_links` later checks that it stays within the folder."""
         if not target or "\0" in target or len(target) > _DEPTH * _NAME:
             raise ProgramRegistryError(f"The link `{name[:120]}` is broken.", ["remove it from the program"])
         self._new_path(name).symlink_to(target)
@@ -74,34 +74,30 @@ class TreeWriter:
 
 
 def path_parts(name: str) -> tuple[str, ...]:
-    """The folders and the name of a relative path. Raises `ProgramRegistryError` for a path that could lead anywhere else.
+    """Split a relative path. Raises `ProgramRegistryError` for a path that could leave the folder.
 
     >>> path_parts("models/mine.py")
     ('models', 'mine.py')
     """
     parts = PurePosixPath(name).parts
-    is_plain = name.isprintable() and "\\" not in name and len(parts) <= _DEPTH and all(len(each) <= _NAME for each in parts)
+    is_plain = name.isprintable() and "\\" not in name and len(parts) <= _DEPTH and all(len(part) <= _NAME for part in parts)
     if not parts or not is_plain or name.startswith("/") or ".." in parts or parts[0].endswith(":") or ".git" in map(str.lower, parts):
         raise ProgramRegistryError(f"{name[:120]!a} is not a path of a file within a program.", ["rename the file"])
     return parts
 
 
 def digest_of_tree(folder: Path) -> str:
-    """SHA-256 over the sorted paths with their kinds and contents; not over times, owners or permissions.
-
-    Raises `ProgramRegistryError` for what is neither a file, a folder nor a link.
-    """
-    whole = sha256()
-    for path in sorted(_below(folder), key=lambda each: each.relative_to(folder).as_posix()):
+    """Return the SHA-256 of paths, kinds and contents. Raises `ProgramRegistryError` for special files."""
+    digest = sha256()
+    for path in sorted(_below(folder), key=lambda path: path.relative_to(folder).as_posix()):
         name = path.relative_to(folder).as_posix().encode()
         kind, content = (b"link", _target(path).encode()) if path.is_symlink() else (b"file", _digest_of_file(path))
-        whole.update(b"%b %d %b %d %b\n" % (kind, len(name), name, len(content), content))
-    return whole.hexdigest()
+        digest.update(b"%b %d %b %d %b\n" % (kind, len(name), name, len(content), content))
+    return digest.hexdigest()
 
 
 def _target(link: Path) -> str:
-    """As it is written."""
-    return os.readlink(link)  # noqa: PTH115 - a `Path` would normalise it
+    return os.readlink(link)  # noqa: PTH115 - a `Path` would normalize it
 
 
 def _digest_of_file(path: Path) -> bytes:
@@ -113,7 +109,6 @@ def _digest_of_file(path: Path) -> bytes:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Files and links at any depth."""
     with os.scandir(folder) as entries:
         for entry in entries:
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -126,7 +121,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def verify_links(folder: Path) -> None:
-    """Raises `ProgramRegistryError` for a link that leads out of the folder, by whatever way."""
+    """Raise `ProgramRegistryError` for a link that leaves the folder, directly or indirectly."""
     root = folder.resolve()
     for path in _below(folder):
         if path.is_symlink() and (_target(path).startswith("/") or not _resolved(path).is_relative_to(root)):
@@ -135,7 +130,7 @@ def verify_links(folder: Path) -> None:
 
 
 def _resolved(path: Path) -> Path:
-    """Where a link leads; the root for one that leads to itself, which is never within."""
+    """Resolve a link; a circular one resolves to the root, which is never inside the folder."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):
@@ -143,8 +138,6 @@ def _resolved(path: Path) -> Path:
 
 
 class TreeStore:
-    """Trees in one folder, each under its digest."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +145,7 @@ class TreeStore:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """An empty folder that is removed afterwards, unless it was kept."""
+        """Create an empty folder, which is deleted afterwards unless it was stored."""
         folder = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._folder))
         folder.chmod(0o755)
         try:
@@ -161,12 +154,11 @@ class TreeStore:
             _remove(folder)
 
     def keep(self, folder: Path, digest: str) -> None:
-        """Have the sealed files of a staging folder under their digest from now on."""
         if not (self._folder / digest).exists():
             folder.rename(self._folder / digest)
 
     def verified(self, digest: str) -> Path:
-        """The folder of a tree, as it was kept. Raises `ProgramRegistryError` where it is gone or has been changed."""
+        """Return the folder of an unchanged tree. Raises `ProgramRegistryError` if it is missing or changed."""
         folder = self._folder / digest
         if not folder.is_dir():
             raise ProgramRegistryError(f"The files of the program ({digest[:12]}) are gone.", ["fetch it again"])
@@ -179,22 +171,21 @@ class TreeStore:
         return folder
 
     def prune(self, used: Collection[str], *, staged: bool = False) -> int:
-        """Remove the trees that are not in use, and with `staged` what was left in staging; how many they were."""
-        unused = [each for each in self._folder.iterdir() if each.name not in used and (staged or not each.name.startswith(_STAGING))]
-        for each in unused:
-            _remove(each)
+        unused = [tree for tree in self._folder.iterdir() if tree.name not in used and (staged or not tree.name.startswith(_STAGING))]
+        for tree in unused:
+            _remove(tree)
         return len(unused)
 
 
 def seal_tree(folder: Path) -> str:
-    """The digest of files that are complete, and read-only from now on. Raises `ProgramRegistryError` for links that lead out."""
+    """Make a complete tree read-only and return its digest. Raises `ProgramRegistryError` for links that leave it."""
     verify_links(folder)
     freeze(folder)
     return digest_of_tree(folder)
 
 
 def freeze(folder: Path) -> None:
-    """Everybody may read, nobody write: a sandbox runs as another user."""
+    """Make a tree readable and not writable for everybody, because a sandbox runs as another user."""
     for path, folders, files in os.walk(folder, topdown=False):
         for name in files:
             if not (file := Path(path, name)).is_symlink():

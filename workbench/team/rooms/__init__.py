@@ -1,1 +1,1 @@
-"""Rooms: several people edit one plan. The server orders what they do and stores it before anybody sees it."""
+"""Rooms, in which several users edit one plan. The server orders their edits and stores them before anybody sees them."""

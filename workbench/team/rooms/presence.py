@@ -1,4 +1,4 @@
-"""Who is in a room, and what each of them has before their eyes. Nothing of it is stored."""
+"""Presence in a room: its users and what they are looking at. Nothing is stored."""
 
 import threading
 import time
@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 LEAST_PAUSE = 0.1
-"""Seconds between two messages about it."""
+"""Minimum seconds between presence messages."""
 GONE_AFTER = 5.0
-"""Seconds after the last sign of a browser until somebody is shown no more."""
+"""Seconds without a sign of a browser after which its user is shown as away."""
 HELD_FOR = 5.0
-"""Seconds after which a hand that was not heard of again holds nothing: a drag that is given up says nothing."""
+"""Seconds without a message after which a drag is considered abandoned, because an abandoned drag sends none."""
 MOST_SAID = 30
 COLOURS = ("#3b5ed1", "#b3420e", "#0a7d57", "#a3309a", "#8a6100", "#00738a", "#c02654", "#5d5f00", "#5b3fc4", "#4f6d1f")
-"""Of people, each readable under white text."""
+"""User colours, each readable under white text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PresentPerson:
-    """A person on one page: `colour` is theirs in this room, `hand` the dimension that they hold, `following` the visitor whose view they
-    follow, 0 for nobody's."""
+    """A user on a page: `hand` is the dimension they drag, `moved` the one that the room's last edit moved, if it was theirs,
+    `following` the visitor they follow, 0 for none.
+    """
 
     visitor: int
     user_id: str
@@ -31,17 +32,18 @@ class PresentPerson:
     tab: str = ""
     selected: str = ""
     hand: str = ""
+    moved: str = ""
     following: int = 0
     last_seen: float = 0.0
     held_at: float = 0.0
 
     def as_state(self, now: float) -> dict[str, Any]:
-        shown = ("visitor", "display", "role", "colour", "tab", "selected", "hand", "following")
-        return {**{name: getattr(self, name) for name in shown}, "away": now - self.last_seen > GONE_AFTER}
+        names = ("visitor", "display", "role", "colour", "tab", "selected", "hand", "moved", "following")
+        return {**{name: getattr(self, name) for name in names}, "away": now - self.last_seen > GONE_AFTER}
 
 
 class RoomPresence:
-    """Thread-safe. `publish()` is called, from a thread, soon after something changed, and ten times a second at most."""
+    """The users of a room. Thread-safe. `publish()` is called from a thread after changes, at most ten times a second."""
 
     def __init__(self, publish: Callable[[], None]) -> None:
         self._publish, self._lock = publish, threading.Lock()
@@ -60,26 +62,25 @@ class RoomPresence:
         return person
 
     def leave(self, visitor: int) -> None:
-        """The page is closed; whoever followed it follows nobody."""
+        """Remove a closed page; its followers stop following."""
         with self._lock:
             self._people.pop(visitor, None)
-            for each in list(self._people.values()):
-                if each.following == visitor:
-                    self._people[each.visitor] = replace(each, following=0)
+            for follower in list(self._people.values()):
+                if follower.following == visitor:
+                    self._people[follower.visitor] = replace(follower, following=0)
         self.changed()
 
     def update(self, visitor: int, **changes: Any) -> PresentPerson | None:
-        """Fields of `PresentPerson` that are others now; `None` for somebody who has left, or where nothing changed."""
+        """Change fields of a person; returns `None` if they left or nothing changed."""
         with self._lock:
-            before = self._people.get(visitor)
-            if before is None or (after := replace(before, **changes)) == before:
+            previous = self._people.get(visitor)
+            if previous is None or (current := replace(previous, **changes)) == previous:
                 return None
-            self._people[visitor] = after
+            self._people[visitor] = current
         self.changed()
-        return after
+        return current
 
     def touch(self, visitor: int) -> None:
-        """A sign of life."""
         with self._lock:
             if (person := self._people.get(visitor)) is not None:
                 was_away = time.monotonic() - person.last_seen > GONE_AFTER
@@ -88,13 +89,12 @@ class RoomPresence:
             self.changed()
 
     def hold(self, visitor: int, dim: str) -> None:
-        """A hand holds a dimension over a zone; none for an empty one."""
         person = self.person(visitor)
         if person is not None and (dim or person.hand):
             self.update(visitor, hand=dim, held_at=time.monotonic())
 
     def note_time(self) -> None:
-        """Called every second: hands that hold nothing any more, as far as is known, and people who have gone away."""
+        """Expire abandoned drags and mark users as away; called every second."""
         now = time.monotonic()
         for person in self.people():
             if person.hand and now - person.held_at > HELD_FOR:
@@ -105,13 +105,18 @@ class RoomPresence:
             self.changed()
 
     def say(self, user_id: str, text: str, display: str = "") -> None:
-        """Somebody did something; `display` is the name of one who may not be here."""
         with self._lock:
-            person = next((each for each in self._people.values() if each.user_id == user_id), None)
+            person = next((candidate for candidate in self._people.values() if candidate.user_id == user_id), None)
             if person is not None or display:
-                who, colour = (person.display, person.colour) if person is not None else (display, COLOURS[-1])
-                self._said.appendleft({"who": who, "colour": colour, "text": text, "at": time.time()})
+                speaker, colour = (person.display, person.colour) if person is not None else (display, COLOURS[-1])
+                self._said.appendleft({"who": speaker, "colour": colour, "text": text, "at": time.time()})
         self.changed()
+
+    def note_move(self, user_id: str, dim: str) -> None:
+        """Record the dimension that the last edit of the room moved, empty for other edits."""
+        with self._lock:
+            for visitor, person in self._people.items():
+                self._people[visitor] = replace(person, moved=dim if person.user_id == user_id else "")
 
     def person(self, visitor: int) -> PresentPerson | None:
         with self._lock:
@@ -124,10 +129,9 @@ class RoomPresence:
     def state(self) -> Mapping[str, Any]:
         with self._lock:
             now = time.monotonic()
-            return {"people": [each.as_state(now) for each in self._people.values()], "said": list(self._said)}
+            return {"people": [member.as_state(now) for member in self._people.values()], "said": list(self._said)}
 
     def changed(self) -> None:
-        """Publish soon."""
         with self._lock:
             if self._timer is None:
                 self._timer = threading.Timer(LEAST_PAUSE, self._publish_now)
@@ -141,26 +145,24 @@ class RoomPresence:
 
 
 def held_dimension(gesture: Mapping[str, Any]) -> str:
-    """The dimension that a hand holds over a zone, before it lets go."""
-    held = gesture.get("dim") if gesture.get("ahead") else ""
-    return held[:80] if isinstance(held, str) else ""
+    dim = gesture.get("dim") if gesture.get("ahead") else ""
+    return dim[:80] if isinstance(dim, str) else ""
 
 
 def leader_for(presence: RoomPresence, visitor: int, leader: object) -> int:
-    """The visitor whom somebody follows from now on, 0 for nobody: neither oneself, nor one who follows oneself in turn. A circle would
-    pass what its people see round and round."""
-    known = {person.visitor: person for person in presence.people()}
-    if type(leader) is not int or leader not in known:
+    """Return the visitor to follow, or 0: circular following would pass views around endlessly."""
+    by_visitor = {person.visitor: person for person in presence.people()}
+    if type(leader) is not int or leader not in by_visitor:
         return 0
-    at, seen = leader, {visitor}
-    while at in known and at not in seen:
-        seen.add(at)
-        at = known[at].following
-    return 0 if at == visitor else leader
+    current, seen = leader, {visitor}
+    while current in by_visitor and current not in seen:
+        seen.add(current)
+        current = by_visitor[current].following
+    return 0 if current == visitor else leader
 
 
-def gestures_of_following(mine: PresentPerson, theirs: PresentPerson) -> list[Mapping[str, Any]]:
-    """What brings a follower's board to what the leader sees; to select again what is selected clears it."""
+def gestures_to_follow(mine: PresentPerson, theirs: PresentPerson) -> list[Mapping[str, Any]]:
+    """Return gestures to the leader's view; selecting the selected item again clears the selection."""
     gestures: list[Mapping[str, Any]] = []
     if theirs.tab and mine.tab != theirs.tab:
         gestures.append({"verb": "open", "tab": theirs.tab})
@@ -169,8 +171,8 @@ def gestures_of_following(mine: PresentPerson, theirs: PresentPerson) -> list[Ma
     return gestures
 
 
-def asked_gesture(heard: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What is asked of the board in the bar: to go to the plan of a comment, to undo and to redo; none for anything else."""
+def gesture_of_request(heard: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the board gesture of a request in the bar (go to a comment's plan, undo, redo), or `None`."""
     if heard.get("kind") == "go":
         return {"verb": "go", "number": heard.get("node")}
     return {"verb": heard["kind"]} if heard.get("kind") in ("undo", "redo") else None

@@ -1,4 +1,4 @@
-"""The server's side of a room's process: what it says is stored before it is passed on."""
+"""The server's connections to planner processes. Log entries are stored before later messages are passed on."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -13,14 +13,13 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 
 MOST_BYTES = 64 << 20
-"""Of one message. The largest are first boards, with a megabyte or two."""
+"""Maximum size of a message; the largest are initial boards of one to two megabytes."""
 Hear = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class StartedPlanner:
-    """A process that was started, and the connection to it. `end` ends it, unless its own word of its number is taken for that;
-    `reason(pid)` says what became of it, as the rest of a sentence: "ended with exit code 1"."""
+    """A process. Without `end`, its reported ID is killed. `reason(pid)` is such as "ended with exit code 1"."""
 
     connection: Connection
     reason: Callable[[int | None], str]
@@ -28,11 +27,14 @@ class StartedPlanner:
 
 
 class RoomConnection(ProcessConnection):
-    """`keep` stores an entry of the log: what follows waits for it, and if it raises, the process is ended, and `failure` is why. `hear`
-    says who handles what else the process says, by a key of the message. `ended` is called when it has ended without having been closed.
-    All are called on one thread, in the order in which the process said it.
+    """The connection to a room's process.
 
-    `opened` is known once the log is replayed: `None`, or what went wrong; it is cancelled where the process ends before that.
+    `keep` stores a log entry before later messages are handled; if it raises, the process is killed, with the error in
+    `failure`. `hear` maps message keys to handlers. `ended` is called if the process ends unexpectedly. All run on one
+    thread, in message order.
+
+    `opened` resolves when the log has been replayed, to `None` or the problem; it is cancelled if the process ends
+    before.
     """
 
     def __init__(
@@ -47,12 +49,12 @@ class RoomConnection(ProcessConnection):
 
     def handle(self, message: dict[str, Any]) -> None:
         if self.failure is not None:
-            return  # nothing is shown that follows from what is not stored
+            return  # effects of an entry that was not stored must not be shown
         if "opened" in message:
             self.opened.set_result(message["opened"])
         elif "log" in message:
             self._store(message)
-        elif (key := next((each for each in self._hear if each in message), None)) is not None:
+        elif (key := next((name for name in self._hear if name in message), None)) is not None:
             self._hear[key](message)
         elif "enter" in message or "leave" in message:
             self._places.handle(message)
@@ -67,14 +69,13 @@ class RoomConnection(ProcessConnection):
     def _store(self, message: Mapping[str, Any]) -> None:
         try:
             self._keep(message)
-        except Exception as error:  # noqa: BLE001 - whatever failed, an edit that is not stored was not made
+        except Exception as error:  # noqa: BLE001 - an edit that is not stored must not take effect
             self.failure = error
             self.kill()
 
 
 class DescribeConnection(ProcessConnection):
-    """A process that reads documents, one after another: of plans, and of exercises and answers. `died` is called if it ends without having
-    been closed."""
+    """A connection to a process that reads documents in order. `died` is called if it ends unexpectedly."""
 
     def __init__(self, planner: StartedPlanner, died: Callable[[], None]) -> None:
         super().__init__(planner.connection, planner.end, MOST_BYTES)
@@ -84,8 +85,7 @@ class DescribeConnection(ProcessConnection):
         self.start()
 
     def ask(self, question: Mapping[str, Any]) -> Future[Mapping[str, Any]]:
-        """What it says of a document, a message as of `team.planning.room_process`; the future raises `WorkbenchError` for one that cannot
-        be read."""
+        """Send a question of `team.planning.room_process`; the future raises `WorkbenchError`."""
         answer: Future[Mapping[str, Any]] = Future()
         with self._asking:
             if self.is_closed:
@@ -111,9 +111,9 @@ class DescribeConnection(ProcessConnection):
         with self._asking:
             self.is_closed = True
             pending, self._answers = list(self._answers.values()), {}
-        for each in pending:
-            if each.set_running_or_notify_cancel():
-                each.set_exception(_ended_error(self._fate))
+        for future in pending:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(_ended_error(self._fate))
 
 
 def _ended_error(fate: str) -> WorkbenchError:

@@ -1,7 +1,4 @@
-"""All open rooms of the server: opened when somebody comes, ended some minutes after the last has left. Their state is their log.
-
-`room_page` is the page of a room: the board of one person, as `app.page` serves it, on what the room's process sends.
-"""
+"""Open rooms, started for the first visitor and ended after the last one; and their Bokeh page."""
 
 import asyncio
 import logging
@@ -28,24 +25,24 @@ from workbench.team.store.store import Store
 
 PATH = "/room/{room}"
 IDLE_FOR, MOST_ROOMS = 600.0, 200
-"""Seconds that a room without people keeps its process, and how many rooms are open at once."""
-LOOK = 1.0  # seconds between two checks of all rooms
-ROLES_LOOK = 10  # of these checks, between two of everybody's role: links expire
-PUSH_PATIENCE, PUSH_PAUSE = 120.0, 0.05  # seconds that a plan which is sent waits for a room, and between two looks
+"""Seconds that an empty room keeps its process, and the maximum number of open rooms."""
+LOOK = 1.0  # seconds between checks of all rooms
+ROLES_LOOK = 10  # number of these checks between role checks, because links expire
+PUSH_PATIENCE, PUSH_PAUSE = 120.0, 0.05  # seconds that a sent plan waits for a room, and between attempts
 RUN_LIMIT = 1800.0  # seconds of a run or compilation from a board
 
 _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count`, `children`, `people_in`, `push_plan` and `changed` are those of `web.team_services.Rooms`."""
+    """The open rooms: `web.team_services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
         self._queue, self._actions = JobQueue(), StoredRoomActions(store, address)
         self._lock = threading.RLock()
         self._rooms: dict[str, OpenRoom] = {}
-        self._past_deaths = 0  # of processes of rooms that are not open any more
+        self._past_deaths = 0  # process deaths in rooms that are closed
         self._is_closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True, name="rooms").start()
 
@@ -56,8 +53,8 @@ class RoomHub:
     def children(self) -> Mapping[str, ChildState]:
         with self._lock:
             rooms = list(self._rooms.values())
-            deaths = self._past_deaths + sum(each.total_deaths for each in rooms)
-        return {ROOMS.name: ChildState(deaths, max((each.missing_seconds() for each in rooms), default=0.0))}
+            deaths = self._past_deaths + sum(room.total_deaths for room in rooms)
+        return {ROOMS.name: ChildState(deaths, max((room.missing_seconds() for room in rooms), default=0.0))}
 
     def people_in(self, room_id: str) -> list[str]:
         with self._lock:
@@ -65,18 +62,17 @@ class RoomHub:
         return list(dict.fromkeys(person.user_id for person in room.presence.people())) if room else []
 
     def enter(self, room_id: str, principal: Principal, screen: RoomScreen) -> Callable[[], None]:
-        """Show a room on somebody's page; what is called once that is closed. Raises `MissingError` for one that is not theirs to see, and
-        `WorkbenchError` for one that cannot be opened."""
+        """Show a room; returns the function to call on closing. Raises `MissingError` and `WorkbenchError`."""
         role = role_of(self._store, principal, room_id)
         if role is None:
             raise MissingError("room", room_id)
         while (number := (room := self._room(room_id)).enter(principal, role, screen)) is None:
-            """That one was just ended: the next one is new."""
+            """Retry: the room was ended at this moment, and the next one is new."""
         return partial(room.leave, number)
 
     async def changed(self, room_ids: Sequence[str]) -> None:
         with self._lock:
-            rooms = [self._rooms[each] for each in room_ids if each in self._rooms]
+            rooms = [self._rooms[room_id] for room_id in room_ids if room_id in self._rooms]
         for room in rooms:
             await asyncio.to_thread(self._verify_roles, room)
             await asyncio.to_thread(room.read_again)
@@ -87,11 +83,11 @@ class RoomHub:
                 await asyncio.to_thread(self._push, room_id, pushed)
             except DatabaseProblemError:
                 raise
-            except WorkbenchError as error:  # a room that was closed meanwhile keeps it from no other
+            except WorkbenchError as error:  # a room that has been closed must not affect the others
                 _log.info("A plan was not sent into the room %s: %s", room_id, error)
 
     def _push(self, room_id: str, pushed: PushedPlan) -> None:
-        """To the process of an open room, which keeps it; else into the log. One that is being opened is waited for."""
+        """Send a plan to an open room's process, or else write it to the log. Waits for a room that is being opened."""
         for _ in range(int(PUSH_PATIENCE / PUSH_PAUSE)):
             with self._lock:
                 room = self._rooms.get(room_id)
@@ -103,11 +99,9 @@ class RoomHub:
             time.sleep(PUSH_PAUSE)
 
     def use_jobs(self, jobs: RoomJobs) -> None:
-        """Runs on boards are jobs of this queue."""
         self._actions.jobs = jobs
 
     def end_program(self, program_id: str) -> None:
-        """End the rooms about a registered program, which runs no more."""
         with self._lock:
             rooms = [room for room in self._rooms.values() if room.source.program is not None and room.source.program.id == program_id]
         for room in rooms:
@@ -128,7 +122,7 @@ class RoomHub:
             if room is None or room.is_closed:
                 if len(self._rooms) >= MOST_ROOMS:
                     raise WorkbenchError(f"{MOST_ROOMS} rooms are open, which is the limit.", ["close the page of an unused room"])
-                source = read_room(self._store, room_id, with_log=False)  # of the server's event loop: its process reads it whole
+                source = read_room(self._store, room_id, with_log=False)  # on the event loop: the room's process reads the whole log
                 room = OpenRoom(source, self._store, self._planners, self._queue, self._actions, RUN_LIMIT)
                 self._forget(room_id)
                 self._rooms[room_id] = room
@@ -156,7 +150,7 @@ class RoomHub:
                     room.look()
                     if rounds % ROLES_LOOK == 0:
                         self._verify_roles(room)
-                except Exception:  # noqa: BLE001 - the other rooms are looked after in any case
+                except Exception:  # noqa: BLE001 - the other rooms must still be checked
                     _log.exception("A room could not be supervised.")
             self._end_idle()
 
@@ -175,8 +169,7 @@ class RoomHub:
 
 
 def room_page(store: Store, hub: RoomHub, health: str) -> pn.Template:
-    """The page that a session of Bokeh shows; the person is the one whom the session's signed token names. After a cut it asks the server's
-    `health` by and by, and comes back, to the room or to where one signs in."""
+    """Create the page of a Bokeh session's user; after a lost connection it polls `health` and reloads."""
     document = pn.state.curdoc
     screen = RoomScreen(document)
     room_id = pn.state.route_params.get("room", "")

@@ -1,4 +1,4 @@
-"""A room in the store: what its process is opened with, its log as it grows, its comments, and a plan that is sent into it."""
+"""Rooms in the store: initial plan, log, comments and pushed plans."""
 
 import json
 from collections.abc import Mapping
@@ -29,20 +29,24 @@ from workbench.team.store.tables import (
 
 MOVES = ("edit", "undo", "redo", "go", "push")
 EVERYBODY = "*"
-"""The author of a plan that was sent into a room: each of those who edit there takes it back as their own."""
+"""The author of a plan sent to a room; every editor can undo it."""
 LOG_KINDS = (*MOVES, "name", "pin")
-"""What an entry of a room's log can be (`team.planning.room_edit_log`)."""
+"""Kinds of log entries (`team.planning.room_edit_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
 CHECKED_ENTRIES = 64
-"""Whether an author has stored too much is checked at every 64th entry of a log: to count takes longer than to store an entry."""
-MOST_CARD = 1 << 18  # bytes of what the wall shows of somebody's work
+"""Number of log entries between checks of the author's storage quota, because counting takes longer than storing an
+entry.
+"""
+MOST_CARD = 1 << 18  # maximum bytes of a card on the wall
 
 
 @dataclass(frozen=True, slots=True)
 class RoomSource:
-    """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is about,
-    if that is not of the zoo. Where it is somebody's work on an `assignment`, `exercise` is that one's document, and `tries` says of each
-    question that was tried how often, and whether with success; `until` is its `deadline` in words."""
+    """The data that a room is opened from: its initial plan document and its log, oldest first.
+
+    `program` is `None` for zoo models. In an `assignment`, `exercise` is its document, `tries` maps each question to
+    its number of tries and success, and `until` is the deadline as text.
+    """
 
     room_id: str
     project_id: str
@@ -59,19 +63,16 @@ class RoomSource:
 
     @property
     def head(self) -> int:
-        """The number of the plan that is present at the end of the log."""
-        return next((each["body"]["head"] for each in reversed(self.log) if "head" in each["body"]), 0)
+        return next((entry["body"]["head"] for entry in reversed(self.log) if "head" in entry["body"]), 0)
 
     def message(self) -> dict[str, Any]:
-        """As the room's process is opened with it."""
         tries = [[name, *tried] for name, tried in self.tries.items()]
         exercise = {"exercise": {"document": self.exercise, "tries": tries}} if self.exercise else {}
         return {"document": self.document, "name": self.name, "log": self.log, **exercise}
 
 
 def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSource:
-    """A room as the store has it, its log left out where that is not needed: it may be long. Raises `WorkbenchError` for one that is not
-    there, was closed, or whose program may not run."""
+    """Read a room, optionally without its log. Raises `WorkbenchError` if it is closed or may not run."""
     with store.read() as session:
         room = session.get(StoredRoom, room_id)
         if room is None or room.closed is not None:
@@ -80,7 +81,7 @@ def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSourc
         assert first is not None, "a foreign key"
         assert project is not None, "a foreign key"
         entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq)) if with_log else ()
-        log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
+        log = tuple({"kind": entry.kind, "author": entry.author_id, "body": entry.body} for entry in entries)
         program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
         work = session.get(StudentWork, room_id)
         of_work = _of_work(session, work) if work else {}
@@ -92,22 +93,25 @@ def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSourc
 
 
 def _of_work(session: DatabaseSession, work: StudentWork) -> dict[str, Any]:
-    """What a room is told of the assignment that it is for."""
-    found = session.get_one(Assignment, work.assignment_id)
-    about = {"assignment": found.id, "exercise": found.exercise, "deadline": found.deadline, "until": deadline_text(found)}
-    return {**about, "tries": tries_of(session, work.room_id)}
+    assignment = session.get_one(Assignment, work.assignment_id)
+    fields = {
+        "assignment": assignment.id,
+        "exercise": assignment.exercise,
+        "deadline": assignment.deadline,
+        "until": deadline_text(assignment),
+    }
+    return {**fields, "tries": tries_of(session, work.room_id)}
 
 
 def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
-    """Raises `WorkbenchError` for an entry that the room's process should not have made: nobody's who may edit here, or a huge one."""
+    """Raise `WorkbenchError` for an entry by a user who may not edit, of an unknown kind, or too large."""
     size = len(json.dumps(entry["body"]))
     if entry["author"] not in editors or entry["kind"] not in LOG_KINDS or size > MOST_ENTRY:
         raise WorkbenchError(f"The room's process sent an invalid log entry of {size:,} bytes.", ["reload the page"])
 
 
 def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: str) -> None:
-    """Store an entry of a room's log. Raises SQLAlchemy's `IntegrityError` where another process has stored one of that number, and
-    `ConflictError` for an author who has stored too much, at some entries."""
+    """Store a log entry. Raises `IntegrityError` if the number exists, at times `ConflictError` (quota)."""
     with store.write() as session:
         if entry["seq"] % CHECKED_ENTRIES == 0:
             verify_quotas(session, "rooms.edit", entry["author"])
@@ -120,7 +124,7 @@ def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: s
 
 
 def principal_of_user(store: Store, user_id: str) -> Principal:
-    """The person of an id. Raises `NotSignedInError` for one who was disabled, or for none."""
+    """Return a user by ID. Raises `NotSignedInError` if they are missing or disabled."""
     with store.read() as session:
         user = session.get(User, user_id)
     if user is None or not user.active:
@@ -129,7 +133,7 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
 
 
 def participation_of(store: Store, principal: Principal, source: RoomSource) -> tuple[bool, ProjectRole | None]:
-    """Whether somebody works on an assignment in a room, and their role in its project: `None` for a guest with a link."""
+    """Return whether a user works on an assignment in a room, and their project role: `None` for a guest by link."""
     with store.read() as session:
         user = verify_active(session, principal)
         is_participant = bool(source.exercise) and takes_part(session, user, session.get_one(StoredRoom, source.room_id))
@@ -137,7 +141,7 @@ def participation_of(store: Store, principal: Principal, source: RoomSource) -> 
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:
-    """Keep what the wall shows of somebody's work. Raises `WorkbenchError` for more than a card."""
+    """Store the card of student work for the wall. Raises `WorkbenchError` if it is too large."""
     if len(json.dumps(card)) + len(thumbnail) > MOST_CARD:
         raise WorkbenchError("The room's process sent more than a card of the wall.")
     with store.write() as session:
@@ -147,18 +151,18 @@ def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: st
 
 
 def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | None:
-    """What somebody may do in a room; `None` for nothing at all. Raises `NotSignedInError` for somebody who was disabled."""
+    """Return a user's role in a room, or `None`. Raises `NotSignedInError` for a disabled user."""
     with store.read() as session:
         room = session.get(StoredRoom, room_id)
         if room is None or room.closed is not None:
             return None
-        held = role_in_room(session, verify_active(session, principal), room)
-    return held if held is not None and held >= ProjectRole.VIEWER else None  # a student sees no work but their own
+        role = role_in_room(session, verify_active(session, principal), room)
+    return role if role is not None and role >= ProjectRole.VIEWER else None  # students see only their own work
 
 
 @dataclass(frozen=True, slots=True)
 class PushedPlan:
-    """`sender` sends it, `source` says what it is, for people; `card` and `thumbnail` are what the wall shows of it."""
+    """A plan that `sender` sends to rooms; `source` describes it for users; `card` and `thumbnail` are for the wall."""
 
     sender: Principal
     document: str
@@ -168,14 +172,13 @@ class PushedPlan:
     thumbnail: str = ""
 
     def message(self) -> dict[str, Any]:
-        """As a room's process takes it."""
         return {"push": {"document": self.document, "source": self.source, "user_id": self.sender.user_id, "display": self.sender.display}}
 
 
 def append_push(store: Store, room_id: str, pushed: PushedPlan) -> None:
-    """Write it into the log of a room that is not open. Raises `WorkbenchError` for a room that is not there any more."""
+    """Write a pushed plan to the log of a room that is not open. Raises `WorkbenchError` if the room is gone."""
     source = read_room(store, room_id)
-    number = 1 + sum(len(each["body"].get("added", ())) for each in source.log)
+    number = 1 + sum(len(logged["body"].get("added", ())) for logged in source.log)
     edit = {"edit": "open_plan", "plan": json.loads(pushed.document), "source": pushed.source}
     body = {"added": [{"parent": source.head, "edit": edit, "author": EVERYBODY}], "head": number}
     entry = {"seq": len(source.log) + 1, "author": pushed.sender.user_id, "kind": "push", "body": body}
@@ -185,7 +188,7 @@ def append_push(store: Store, room_id: str, pushed: PushedPlan) -> None:
 
 
 def last_push(store: Store, source: RoomSource) -> tuple[str, str]:
-    """Who sent the plan that came last into a room, and what it is; two empty texts where something else was done since."""
+    """Return sender and description of the plan that was pushed last, or empty texts if later changes followed."""
     if not source.log or source.log[-1]["kind"] != "push":
         return "", ""
     with store.read() as session:
@@ -198,7 +201,7 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class ShownComment:
-    """A comment of `display` on the plan with the number `node`; `at` is seconds since 1970."""
+    """A comment on the history node `node`; `at` is in seconds since 1970."""
 
     id: str
     node: int
@@ -208,15 +211,15 @@ class ShownComment:
     at: float
 
     def as_state(self, reader: str) -> dict[str, Any]:
-        """As the page of a reader shows it, who may take away their own."""
-        shown = {"id": self.id, "node": self.node, "who": self.display, "text": self.text, "at": self.at}
-        return {**shown, "mine": self.user_id == reader}
+        state = {"id": self.id, "node": self.node, "who": self.display, "text": self.text, "at": self.at}
+        return {**state, "mine": self.user_id == reader}
 
 
 def read_comments(store: Store, room_id: str) -> tuple[ShownComment, ...]:
-    """The newest comments of a room, newest first."""
-    wanted = select(Comment, User.display).join(User, User.id == Comment.author_id)
-    wanted = wanted.where(Comment.room_id == room_id, Comment.removed.is_(None)).order_by(Comment.created.desc(), Comment.id)
+    statement = select(Comment, User.display).join(User, User.id == Comment.author_id)
+    statement = statement.where(Comment.room_id == room_id, Comment.removed.is_(None)).order_by(Comment.created.desc(), Comment.id)
     with store.read() as session:
-        rows = session.execute(wanted.limit(MOST_SHOWN)).all()
-    return tuple(ShownComment(each.id, each.node, each.author_id, display, each.text, each.created) for each, display in rows)
+        rows = session.execute(statement.limit(MOST_SHOWN)).all()
+    return tuple(
+        ShownComment(comment.id, comment.node, comment.author_id, display, comment.text, comment.created) for comment, display in rows
+    )

@@ -1,4 +1,4 @@
-"""A room that people are in: its process, and the pages that show it. A process that dies is replaced by one that replays the log."""
+"""An open room: its process and its users' pages. A process that dies is replaced by one that replays the log."""
 
 import threading
 import time
@@ -11,16 +11,16 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.presence import RoomPresence, asked_gesture, gestures_of_following, held_dimension, leader_for
+from workbench.team.rooms.presence import RoomPresence, gesture_of_request, gestures_to_follow, held_dimension, leader_for
 from workbench.team.rooms.room_connection import Hear, RoomConnection
 from workbench.team.rooms.room_notices import (
     RoomGuest,
     RoomScreen,
+    notify_conflict,
+    notify_pushed_plan,
     problem_text,
     show_failure,
     show_notice,
-    tell_conflict,
-    tell_pushed,
     verify_shown,
 )
 from workbench.team.rooms.room_records import (
@@ -33,15 +33,14 @@ from workbench.team.rooms.room_records import (
     read_room,
     verify_entry,
 )
-from workbench.team.rooms.room_runs import RoomRuns
-from workbench.team.rooms.stored_room_actions import StoredRoomActions, branch_off, hand_in_answer, save_plan
+from workbench.team.rooms.stored_room_actions import RoomRuns, StoredRoomActions, branch_off, hand_in_answer, save_plan
 from workbench.team.store.database_errors import as_database_problem
 from workbench.team.store.store import Store
 
 PATIENCE, LIMIT, OPENING = 3.0, 120.0, 120.0
-"""Seconds until the people see that the room is busy, until its work is stopped, and until its opening is."""
+"""Seconds until users see that the room is busy, until its work is stopped, and until opening it is aborted."""
 MOST_DEATHS, WITHIN = 3, 60.0
-"""A room whose process dies so often within so many seconds is not started again by itself."""
+"""Number of deaths within this many seconds after which the room's process is not restarted automatically."""
 
 _STOPPED = "A person stopped its current task"
 _TOO_SLOW = f"Its current task took longer than {LIMIT:.0f} s and was stopped"
@@ -49,7 +48,7 @@ _TAKEN_BACK = "You no longer have access to this room: your role was removed, or
 
 
 class OpenRoom:
-    """Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
+    """An open room. Thread-safe: pages run on the server's event loop, messages of the process arrive on a thread."""
 
     def __init__(
         self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, actions: StoredRoomActions, time_limit: float
@@ -60,26 +59,26 @@ class OpenRoom:
         self._store, self._planners, self._queue, self._actions, self._time_limit = store, planners, queue, actions, time_limit
         self._lock = threading.RLock()
         self._guests: dict[int, RoomGuest] = {}
-        self._editors: set[str] = set()  # ids of those who may have edited while the present process ran; some have left
+        self._editors: set[str] = set()  # IDs of users who may have edited during the current process; some have left
         self._last_word = ""
         self._connection: RoomConnection | None = None
-        self.total_deaths = 0  # of its processes
+        self.total_deaths = 0  # process deaths
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
         self._head = 0
         self._deadline = source.deadline, source.until
-        self._sent = self._pushed = "", ""  # by whom and what: on its way into the room, and in it as long as nothing was done since
+        self._sent = self._pushed = "", ""  # sender and description of the plan being sent, and of the one sent last without later changes
         self._comments = read_comments(store, source.room_id)
         self.presence = RoomPresence(self._show_presence)
         self._runs = RoomRuns(source, actions, self._guests.get, self._send, self.presence.say)
-        asked = {"save": self._for_guest(save_plan), "answered": self._for_guest(hand_in_answer)}
+        requests = {"save": self._for_guest(save_plan), "answered": self._for_guest(hand_in_answer)}
         cards = {"card": lambda message: actions.keep_card(source, message)}
-        self._hears = {"show": self._show, "view": self._see, **asked, **cards, "run": self._runs.handle, "cancel": self._runs.handle}
+        self._hears = {"show": self._show, "view": self._see, **requests, **cards, "run": self._runs.handle, "cancel": self._runs.handle}
         self._begin("")
 
     def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int | None:
-        """Somebody opens the page; the number of the visitor. None if the room was ended meanwhile, for nobody was in it."""
+        """Add a page and return its visitor number, or `None` if the empty room was ended at this moment."""
         with self._lock:
             if self.is_closed and not self._last_word:
                 return None
@@ -110,7 +109,6 @@ class OpenRoom:
             return list(self._guests.values())
 
     def set_role(self, number: int, role: ProjectRole | None) -> None:
-        """Somebody's role is another now; without one the page shows the room no more."""
         with self._lock:
             guest = self._guests.get(number)
             if guest is None or guest.role is role:
@@ -126,7 +124,7 @@ class OpenRoom:
             self._send({"role": int(role), "visitor": number})
 
     def push(self, pushed: PushedPlan) -> bool:
-        """Send a plan into the room; false while there is no process that could take it."""
+        """Send a plan to the room; returns false while no process can take it."""
         with self._lock:
             if self._connection is None or self.is_closed:
                 return False
@@ -137,18 +135,17 @@ class OpenRoom:
 
     def _tell_pushed(self, guest: RoomGuest) -> None:
         if self._pushed[0] and guest.is_participant:
-            tell_pushed(guest.screen, *self._pushed)
+            notify_pushed_plan(guest.screen, *self._pushed)
 
     def read_again(self) -> None:
-        """Show the comments and the deadline that the store has now."""
-        with suppress(WorkbenchError):  # it was closed
+        with suppress(WorkbenchError):  # the room was closed
             source = read_room(self._store, self.source.room_id, with_log=False)
             self._deadline = source.deadline, source.until
         self._comments = read_comments(self._store, self.source.room_id)
         self.presence.changed()
 
     def look(self) -> None:
-        """Called every second: who is still there, and whether the process is at one thing for too long."""
+        """Update presence and stop work that takes too long; called every second."""
         for guest in self.guests():
             if guest.screen.is_watched():
                 self.presence.touch(guest.number)
@@ -162,13 +159,12 @@ class OpenRoom:
             guest.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
 
     def missing_seconds(self) -> float:
-        """For how long people have waited for another process after the last one died; 0 where there is one."""
         with self._lock:
             is_missing = self._connection is None and self._deaths and not self.is_closed
             return time.monotonic() - self._deaths[-1] if is_missing else 0.0
 
     def close(self, text: str = "") -> None:
-        """End the process; with a text every page shows that in place of the board."""
+        """End the process; a text replaces the board on every page."""
         with self._lock:
             self.is_closed, self._last_word = True, text
             if self._connection:
@@ -179,15 +175,15 @@ class OpenRoom:
                     show_failure(guest.screen, text)
 
     def _keep(self, message: Mapping[str, Any]) -> None:
-        """Store an entry of the log, and tell the room of it."""
         entry = message["log"]
         verify_entry(entry, self._editors)
         append_entry(self._store, self.source.room_id, entry, message["digest"])
         self._head = entry["body"].get("head", self._head)
+        self.presence.note_move(entry["author"], str(message.get("moves", ""))[:80])
         self.presence.say(entry["author"], message["says"], self._sent[0] if entry["kind"] == "push" else "")
         self._note_push(entry["kind"])
         for conflict in message["conflicts"]:
-            tell_conflict(self.guests(), entry["author"], message["says"], conflict)
+            notify_conflict(self.guests(), entry["author"], message["says"], conflict)
 
     def _note_push(self, kind: str) -> None:
         self._pushed = self._sent if kind == "push" else ("", "")
@@ -195,15 +191,12 @@ class OpenRoom:
             self._tell_pushed(guest)
 
     def _show(self, message: Mapping[str, Any]) -> None:
-        """Show parameters on a visitor's page."""
         guest, target, parameters = self._guests.get(message["visitor"]), message["show"], message["parameters"]
         if guest is not None:
-            shown = parameters if self.source.program is None else verify_shown(target, parameters)
-            guest.screen.show("board" if target == "board" else "bridge", shown)
+            allowed = parameters if self.source.program is None else verify_shown(target, parameters)
+            guest.screen.show("board" if target == "board" else "bridge", allowed)
 
     def _for_guest(self, act: Callable[[StoredRoomActions, RoomSource, RoomGuest, Mapping[str, Any]], None]) -> Hear:
-        """Do what a visitor asks of the server around the room, as long as they are there."""
-
         def hear(message: Mapping[str, Any]) -> None:
             if (guest := self._guests.get(message["visitor"])) is not None:
                 act(self._actions, self.source, guest, message)
@@ -211,7 +204,6 @@ class OpenRoom:
         return hear
 
     def _see(self, message: Mapping[str, Any]) -> None:
-        """What a visitor sees now; whoever follows them sees it too."""
         visitor, view = message["visitor"], message["view"]
         if self.presence.update(visitor, tab=str(view["tab"])[:80], selected=str(view["selected"])[:2000]) is not None:
             for person in self.presence.people():
@@ -219,11 +211,10 @@ class OpenRoom:
                     self._lead(person.visitor, visitor)
 
     def _ended(self, connection: RoomConnection) -> None:
-        """The process died: another one replays the log, and says what happened."""
         reason = self._stopped or self._reason(connection)
         lost = "so the last edit may be lost" if connection.failure is None else "so it was not applied"
         failure = as_database_problem(connection.failure) or connection.failure
-        why = f" {failure.message}" if isinstance(failure, WorkbenchError) else ""
+        details = f" {failure.message}" if isinstance(failure, WorkbenchError) else ""
         self._runs.forget()
         with self._lock:
             self._connection = None
@@ -232,28 +223,28 @@ class OpenRoom:
             if self.is_closed:
                 return
             if deaths >= MOST_DEATHS:
-                self.close(f"{reason}; this happened {MOST_DEATHS} times within {WITHIN:.0f} s.{why} Reload the page to try again.")
+                self.close(f"{reason}; this happened {MOST_DEATHS} times within {WITHIN:.0f} s.{details} Reload the page to try again.")
                 return
             if not self._guests:
                 self.close()
                 return
-        self._begin(f"{reason}, {lost}. Everything before it is here.{why}")
+        self._begin(f"{reason}, {lost}. Everything before it is here.{details}")
 
     def _note_death(self, connection: RoomConnection) -> int:
-        """How often it died lately: what somebody stopped is not counted, and what never opened is not forgotten."""
+        """Return the number of recent deaths, without stops by users; processes that never opened always count."""
         now, was_open = time.monotonic(), connection.opened.done() and not connection.opened.cancelled()
         if self._stopped != _STOPPED:
-            self._deaths = [*(each for each in self._deaths if now - each < WITHIN or not was_open), now]
+            self._deaths = [*(death for death in self._deaths if now - death < WITHIN or not was_open), now]
         self._stopped = ""
         return len(self._deaths)
 
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
-            return "Edit last could not be stored"
+            return "The last edit could not be stored"
         return f"The process of this room {connection.planner.reason(connection.pid)}"
 
     def _begin(self, died: str) -> None:
-        """Start a process in a thread: the first of a server takes a moment."""
+        """Start a process in a thread, because the server's first one takes a moment."""
         threading.Thread(target=self._open, args=(died,), daemon=True, name="room").start()
 
     def _open(self, died: str) -> None:
@@ -261,13 +252,13 @@ class OpenRoom:
             source = read_room(self._store, self.source.room_id)
             self._head, self._pushed = source.head, last_push(self._store, source)
             connection = RoomConnection(self._planners.connect(source.program), self._queue, self._keep, self._hears, self._ended)
-        except Exception as error:  # noqa: BLE001 - whatever failed, the people wait for a word
+        except Exception as error:  # noqa: BLE001 - visitors wait for an answer
             self.close(problem_text(error))
             return
         connection.send({"room": {**source.message(), "time_limit": self._time_limit}})
         try:
             problem = connection.opened.result(OPENING)
-        except CancelledError:  # it died, and `_ended` begins another
+        except CancelledError:  # the process died, and `_ended` starts another
             return
         except TimeoutError:
             self.close(f"Opening this room took longer than {OPENING:g} s and was stopped. Reload the page to try again.")
@@ -281,7 +272,7 @@ class OpenRoom:
 
     def _connect_guests(self, connection: RoomConnection, died: str) -> None:
         with self._lock:
-            if self.is_closed or connection.is_closed:  # it died in this moment, and `_ended` begins another
+            if self.is_closed or connection.is_closed:  # the process just died, and `_ended` starts another
                 connection.close()
                 return
             self._connection, self._editors = connection, set()
@@ -290,10 +281,10 @@ class OpenRoom:
                 connection.send(guest.entering())
                 self._tell_pushed(guest)
                 if died:
-                    show_notice(guest.screen, "The room was started again", died)
+                    show_notice(guest.screen, "The room was restarted", died)
 
     def _note_editor(self, guest: RoomGuest) -> None:
-        """What somebody did is still under way when they leave, or may edit no more."""
+        """Remember an editor, because their edits may arrive after they leave or lose the role."""
         if guest.role >= ProjectRole.EDITOR:
             self._editors.add(guest.principal.user_id)
 
@@ -305,7 +296,7 @@ class OpenRoom:
             self._follow(guest.number, heard.get("visitor"))
         elif heard.get("kind") == "branch":
             threading.Thread(target=branch_off, args=(self._actions, self.source, guest), daemon=True, name="branch").start()
-        elif (gesture := asked_gesture(heard)) is not None:
+        elif (gesture := gesture_of_request(heard)) is not None:
             self._send({"gesture": gesture, "visitor": guest.number})
         elif "gesture" in message or "heard" in message:
             self.presence.touch(guest.number)
@@ -318,9 +309,8 @@ class OpenRoom:
         self._lead(visitor, chosen)
 
     def _lead(self, follower: int, leader: int) -> None:
-        """Open what the leader sees on the follower's board."""
-        mine, theirs = self.presence.person(follower), self.presence.person(leader)
-        for gesture in gestures_of_following(mine, theirs) if mine and theirs else ():
+        own_view, leader_view = self.presence.person(follower), self.presence.person(leader)
+        for gesture in gestures_to_follow(own_view, leader_view) if own_view and leader_view else ():
             self._send({"gesture": gesture, "visitor": follower})
 
     def _show_presence(self) -> None:
@@ -328,17 +318,16 @@ class OpenRoom:
         shared |= {"deadline": self._deadline[0], "until": self._deadline[1]}
         places = {"gallery": self._actions.gallery_of(self.source), "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
-            comments = [each.as_state(guest.principal.user_id) for each in self._comments]
-            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "branches": guest.may_branch, "comments": comments}
-            guest.screen.show_room({**shared, **places, **mine})
+            comments = [comment.as_state(guest.principal.user_id) for comment in self._comments]
+            personal = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "branches": guest.may_branch, "comments": comments}
+            guest.screen.show_room({**shared, **places, **personal})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         with self._lock:
             if self._connection:
-                self._connection.send(message)  # else the guests enter when there is a process
+                self._connection.send(message)  # otherwise guests are announced when a process starts
 
     def _stop_for(self, guest: RoomGuest) -> None:
-        """It stops for all: a viewer does not."""
         try:
             require(guest.role, ProjectRole.EDITOR, "stop the current task of a room")
         except ForbiddenError as error:

@@ -1,11 +1,11 @@
-"""What people do in a room that concerns more than it: a plan goes into the gallery, and a branch is a room of one's own. A notice
-says what came of it, and the room goes on, whatever fails.
+"""Room requests that affect the store: gallery entries, runs, answers and branches. Failures become notices, and the
+room goes on.
 
 **Invariants**
 
-- A room's process may run somebody's code, so what it says of a plan is not believed beyond its own room: the digest is computed here, the
-  program read from the document, and a room about one program saves no plan of another.
-- A branch is a copy of the log. Neither room's later edits are seen in the other.
+- A room's process may run user code, so its descriptions are trusted only for its own room: the digest is computed
+  here, the program is read from the document, and a room about one program cannot save plans of another.
+- A branch is a copy of the log. Later edits of either room do not appear in the other.
 """
 
 import asyncio
@@ -23,35 +23,36 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, ProjectRole, require
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
-from workbench.team.actions.classes.given_answers import keep_answer
+from workbench.team.actions.classes.given_answers import store_answer
 from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.perform import Context, perform
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.jobs.job_events import JobEvent
+from workbench.team.jobs.queue import ENDED
 from workbench.team.rooms.planners import read_answer
-from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_notice
+from workbench.team.rooms.room_notices import RoomGuest, as_problem, problem_text, show_notice
 from workbench.team.rooms.room_records import RoomSource, keep_card
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredJob, StoredPlan, StoredRoom, TeamHardware, User
 from workbench.team.web.team_services import DescribedPlan, GradedAnswer, TeamServices
 
-# Runs that people begin on a room's board, as jobs of the team: where the project's hardware catalogue says, else on this machine.
+# Runs of a room's board as team jobs, on the engine of the project's hardware, else on this machine.
 
 Tell = Callable[[Mapping[str, Any]], None]
-"""Passes what happens to a job to the room's process."""
+"""Sends job events to the room's process."""
 
 
 class RoomJobs:
-    """The jobs that rooms wait for. `listen` is for the dispatcher, which calls from its threads."""
+    """The jobs that rooms follow. `hear` is called from the dispatcher's threads."""
 
     def __init__(self, services: TeamServices) -> None:
         self._services, self._lock = services, threading.Lock()
         self._followed: dict[str, tuple[int, Tell]] = {}
 
     def submit(self, source: RoomSource, guest: RoomGuest, digest: str, steps: int, number: int, tell: Tell) -> None:
-        """Put a run into the queue; it is followed from then on. Raises `WorkbenchError` for somebody who may not, or too much."""
+        """Queue and follow a run. Raises `WorkbenchError` if the user may not run it or exceeds a limit."""
         place = self._place_for(source, digest)
         body = {"plan": digest, "steps": steps, **place}
         job = self._perform("jobs.submit", guest, Inputs({"project": source.project}, {}, body))
@@ -60,42 +61,38 @@ class RoomJobs:
         tell({"job": number, "state": "queued", "ahead": self._ahead(job["id"]), "events": []})
 
     def cancel(self, guest: RoomGuest, number: int, tell: Tell) -> None:
-        """Ask for a job of the room to be ended. Raises `WorkbenchError` for somebody else's."""
         with self._lock:
-            job_id = next((each for each, (known, to) in self._followed.items() if known == number and to == tell), None)
+            job_id = next((key for key, (run, listener) in self._followed.items() if run == number and listener == tell), None)
         if job_id is not None:
             self._perform("jobs.cancel", guest, Inputs({"job": job_id}))
 
     def forget(self, tell: Tell) -> None:
-        """The room's process has ended: its jobs go on, and their figures come to the gallery."""
+        """Stop following the jobs of an ended process; they continue, and their figures go to the gallery."""
         with self._lock:
-            self._followed = {job_id: known for job_id, known in self._followed.items() if known[1] != tell}
+            self._followed = {job_id: followed for job_id, followed in self._followed.items() if followed[1] != tell}
 
     def hear(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
-        """What happened to any job of the server."""
         with self._lock:
-            known = self._followed.get(job_id)
-            if known is not None and state in ("done", "failed", "cancelled"):
+            followed = self._followed.get(job_id)
+            if followed is not None and state in ("done", "failed", "cancelled"):
                 del self._followed[job_id]
-        if known is not None:
-            known[1]({"job": known[0], "state": state, "events": [each.record() for each in events]})
+        if followed is not None:
+            followed[1]({"job": followed[0], "state": state, "events": [event.record() for event in events]})
 
     def _place_for(self, source: RoomSource, digest: str) -> Mapping[str, Any]:
-        """Which engine has the hardware of the plan, by the project's catalogue."""
         with self._services.store.read() as session:
             hardware = session.scalar(select(StoredPlan.hardware).where(StoredPlan.digest == digest))
             of_project = select(TeamHardware).where(TeamHardware.project_id == source.project_id, TeamHardware.hardware == hardware)
-            found = session.scalars(of_project.order_by(TeamHardware.name).limit(1)).first() if hardware else None
-        return {"engine": found.engine, "options": found.options} if found else {}
+            hardware_row = session.scalars(of_project.order_by(TeamHardware.name).limit(1)).first() if hardware else None
+        return {"engine": hardware_row.engine, "options": hardware_row.options} if hardware_row else {}
 
     def _ahead(self, job_id: str) -> int:
-        """How many jobs of the same engine wait before it."""
         with self._services.store.read() as session:
             job = session.get(StoredJob, job_id)
             if job is None:
                 return 0
-            before = (StoredJob.engine == job.engine, StoredJob.state == "queued", StoredJob.created < job.created)
-            return session.scalar(select(func.count()).select_from(StoredJob).where(*before)) or 0
+            conditions = (StoredJob.engine == job.engine, StoredJob.state == "queued", StoredJob.created < job.created)
+            return session.scalar(select(func.count()).select_from(StoredJob).where(*conditions)) or 0
 
     def _perform(self, name: str, guest: RoomGuest, inputs: Inputs) -> Any:
         return asyncio.run(perform(action_of(name), Context(self._services, guest.principal), inputs))
@@ -103,25 +100,24 @@ class RoomJobs:
 
 _NOT_COUNTED = "This answer does not count"
 MOST_NAME = 80  # characters of a plan's name
-_TIERS = frozenset(("planned", "partitioned", "compiled"))  # what was measured, a job says
+_TIERS = frozenset(("planned", "partitioned", "compiled"))  # measured figures come from jobs only
 
 
 class StoredRoomActions:
-    """They are kept in a store; `address` is the server as people reach it. `jobs` is set once there is a queue."""
+    """Room requests on a store; `address` is the server's public address. `jobs` is set once there is a queue."""
 
     def __init__(self, store: Store, address: str) -> None:
         self._store, self._address = store, address
         self.jobs: RoomJobs | None = None
 
     def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        """Store a plan that a room's process describes; the address of its gallery. Raises `WorkbenchError` for a person who may not."""
+        """Store a described plan and return the gallery's address. Raises `WorkbenchError` if the user may not."""
         self._verify_editor(source, guest)
         self._keep(source, guest, message["save"], str(message["name"]))
         return f"{self._address}/p/{source.project}/"
 
     def run(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any], tell: Tell) -> None:
-        """Submit a run of a plan, which goes into the gallery: its figures will stand there. Raises `WorkbenchError` for a person who may
-        not."""
+        """Submit a run and add its plan to the gallery. Raises `WorkbenchError` if the user may not."""
         require(guest.role, ProjectRole.RUNNER, "run a plan")
         if self.jobs is None:
             raise WorkbenchError("This server runs no jobs.", ["ask its administrator"])
@@ -132,36 +128,34 @@ class StoredRoomActions:
         described = read_answer(DescribedPlan, record)
         _verify(described, source)
         with self._store.write() as session:
-            keep_plan(session, described)
+            store_plan(session, described)
             _add_entry(session, source, guest, described.digest, name[:MOST_NAME])
         return described.digest
 
     def _verify_editor(self, source: RoomSource, guest: RoomGuest) -> None:
-        """Raises `ForbiddenError` for somebody who edits by a link or for an assignment: they do so in this room alone."""
+        """Raise `ForbiddenError` for users who edit by a link or for an assignment, which is limited to this room."""
         with self._store.read() as session:
-            held = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
-        if held is ProjectRole.STUDENT:
+            role = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
+        if role is ProjectRole.STUDENT:
             raise ForbiddenError("Plans of students cannot be added to a gallery.", ["submit it with Check", "export it"])
-        require(held, ProjectRole.EDITOR, "add a plan to the gallery")
+        require(role, ProjectRole.EDITOR, "add a plan to the gallery")
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""
         graded = read_answer(GradedAnswer, message)
         with self._store.write() as session:
             verify_quotas(session, "answers.hand_in", guest.principal.user_id)
-            answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
+            answer = store_answer(session, source.room_id, guest.principal.user_id, graded)
             entry = {"user_id": guest.principal.user_id, "project_id": source.project_id, "subject": graded.question}
             session.add(AuditEntry(action="answers.hand_in", details={"room": source.room_id}, **entry))
             return "The deadline has passed: the answer is kept but does not count." if answer.late else ""
 
     def keep_card(self, source: RoomSource, message: Mapping[str, Any]) -> None:
-        """Keep what the wall shows of the work on an assignment."""
         if source.exercise:
-            with suppress(DatabaseProblemError):  # on a full disk the wall shows an older one, and the room goes on
+            with suppress(DatabaseProblemError):  # on a full disk the wall keeps an older card
                 keep_card(self._store, source.room_id, message["card"], message["thumbnail"])
 
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
-        """A room of the person's own with a copy of the log; its address. Raises `ForbiddenError` for a viewer of the project."""
+        """Copy the log to a new room and return its address. Raises `ForbiddenError` for viewers."""
         with self._store.write() as session:
             user = session.get_one(User, guest.principal.user_id)
             require(role_in_project(session, user, source.project_id), ProjectRole.EDITOR, "branch off")
@@ -171,17 +165,14 @@ class StoredRoomActions:
         return f"{self._address}/room/{room_id}"
 
     def comments_of(self, source: RoomSource) -> str:
-        """The path under which comments are written, of this server."""
         return f"{urlsplit(self._address).path}/api/v1/rooms/{source.room_id}/comments"
 
     def gallery_of(self, source: RoomSource) -> str:
-        """The address of the project's gallery, or of the room's assignment."""
         return f"{self._address}/p/{source.project}/{f'assignments/{source.assignment}' if source.assignment else ''}"
 
 
 @contextmanager
 def _telling(guest: RoomGuest, title: str) -> Iterator[None]:
-    """Whatever fails is a notice under this title, and the room goes on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -189,14 +180,12 @@ def _telling(guest: RoomGuest, title: str) -> Iterator[None]:
 
 
 def save_plan(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
-    """Put a plan that the room's process describes into the gallery."""
     with _telling(guest, "This plan was not added to the gallery"):
         place, text = actions.save(source, guest, message), f"This plan is in the gallery of {source.project}."
         show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
 
 
 def hand_in_answer(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
-    """Keep an answer of somebody whose work this is."""
     if guest.is_participant:
         with _telling(guest, _NOT_COUNTED):
             if problem := actions.hand_in(source, guest, message["answered"]):
@@ -204,7 +193,6 @@ def hand_in_answer(actions: StoredRoomActions, source: RoomSource, guest: RoomGu
 
 
 def branch_off(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest) -> None:
-    """Make a room of the person's own with this room's history."""
     with _telling(guest, "No branch was made"):
         place, text = actions.branch(source, guest), "It starts with the history of this room; edits there do not change this room."
         show_notice(guest.screen, "Your own room", text, [["open", "Go there", place]], good=True)
@@ -245,15 +233,68 @@ def _target_in(document: str) -> Any:
 
 
 def _add_entry(session: DatabaseSession, source: RoomSource, guest: RoomGuest, digest: str, name: str) -> None:
-    """One entry for each plan that a person saved from the room. Raises `ConflictError` for somebody who has as many as one may."""
+    """Add a gallery entry unless the user saved this plan before. Raises `ConflictError` at the quota."""
     author = guest.principal.user_id
-    same = (GalleryEntry.room_id == source.room_id, GalleryEntry.digest == digest, GalleryEntry.author_id == author)
-    if session.scalars(select(GalleryEntry).where(*same, GalleryEntry.withdrawn.is_(None)).limit(1)).first() is not None:
+    conditions = (GalleryEntry.room_id == source.room_id, GalleryEntry.digest == digest, GalleryEntry.author_id == author)
+    if session.scalars(select(GalleryEntry).where(*conditions, GalleryEntry.withdrawn.is_(None)).limit(1)).first() is not None:
         return
     verify_quotas(session, "plans.push", author)
-    whose = {"project_id": source.project_id, "author_id": author, "room_id": source.room_id}
-    entry = GalleryEntry(digest=digest, name=name or source.name, **whose)
+    references = {"project_id": source.project_id, "author_id": author, "room_id": source.room_id}
+    entry = GalleryEntry(digest=digest, name=name or source.name, **references)
     session.add(entry)
     session.flush()
     details = {"project": source.project, "room": source.room_id, "digest": digest}
     session.add(AuditEntry(user_id=author, action="plans.save", subject=entry.id, details=details))
+
+
+class RoomRuns:
+    """The runs of a room: `find` returns a visitor's guest, `tell` informs the process, `say` the users."""
+
+    def __init__(
+        self,
+        source: RoomSource,
+        actions: StoredRoomActions,
+        find: Callable[[int], RoomGuest | None],
+        tell: Callable[[Mapping[str, Any]], None],
+        say: Callable[[str, str], None],
+    ) -> None:
+        self._source, self._actions, self._find, self._tell, self._say = source, actions, find, tell, say
+        self._visitors: dict[int, int] = {}  # visitor by run number, of the current process
+        self._hear = self._pass_on  # one bound method object, which identifies this listener
+        self._last: threading.Thread | None = None
+
+    def handle(self, message: Mapping[str, Any]) -> None:
+        """Submit or cancel a run on a thread, in message order: a cancellation may come before the submission."""
+        self._last = threading.Thread(target=self._handle_after, args=(self._last, message), daemon=True, name="job")
+        self._last.start()
+
+    def forget(self) -> None:
+        """Stop following the jobs after the room's process ended; they continue."""
+        if self._actions.jobs is not None:
+            self._actions.jobs.forget(self._hear)
+        self._visitors.clear()
+
+    def _handle_after(self, before: threading.Thread | None, message: Mapping[str, Any]) -> None:
+        if before is not None:
+            before.join()
+        self._handle(message)
+
+    def _handle(self, message: Mapping[str, Any]) -> None:
+        number = message.get("cancel", message.get("job"))
+        guest = self._find(message["visitor"] if "run" in message else self._visitors.get(number, 0))
+        if guest is None:
+            return
+        try:
+            if "run" in message:
+                self._visitors[number] = guest.number
+                self._actions.run(self._source, guest, message, self._hear)
+            elif self._actions.jobs is not None:
+                self._actions.jobs.cancel(guest, number, self._hear)
+        except Exception as error:  # noqa: BLE001 - the board waits for an answer
+            self._pass_on({"job": number, "problem": as_problem(error)})
+
+    def _pass_on(self, message: Mapping[str, Any]) -> None:
+        self._tell(message)
+        guest = self._find(self._visitors.get(message["job"], 0))
+        if guest is not None and message.get("state") in ENDED:
+            self._say(guest.principal.user_id, f"run {message['state']}; its figures are in the gallery")

@@ -1,1 +1,1 @@
-"""Where programs of a team run: walled off by bubblewrap where the kernel lets it, within limits everywhere, ended with a sentence."""
+"""Isolation of registered programs: bubblewrap where the kernel permits it, and resource limits."""

@@ -1,9 +1,9 @@
-"""Sets the limits of a sandboxed program and drops its privileges: `python -I -S drop_privileges.py SETTINGS` becomes the command.
+"""Set a sandboxed program's limits, drop its privileges and execute it: `python -I -S drop_privileges.py SETTINGS`.
 
-It is run by its path and imports nothing of the workbench. The settings are JSON: `limits`, `umask`, the `descriptors` that stay open, the
-`user` to become (its uid, its gid, and whether other programs run as the same user; `null` for the server's own), and the `command`.
-Without bubblewrap (`alone`) it also installs the filter of system calls itself (`filter`, a descriptor), and stays as the parent of
-everything that the command starts, so that nothing outlives it.
+It is run by path and imports nothing of the workbench. SETTINGS is JSON: `limits`, the `descriptors` that stay
+open, the `user` to become (uid, gid, and whether other programs share the user; `null` for the server's own), and the
+`command`. Without bubblewrap (`alone`) it also installs the system call filter (`filter`, a descriptor), and stays as
+the parent of the command's processes, so that none outlives it.
 """
 
 import ctypes
@@ -20,15 +20,15 @@ from typing import Any
 
 _SECCOMP_FILTER, _NO_NEW_PRIVILEGES, _SECCOMP, _DEATH_SIGNAL, _SUBREAPER, _DROP_FROM_BOUNDS = 2, 38, 22, 1, 36, 24  # linux/prctl.h
 _AMBIENT, _CLEAR_ALL, _CAPABILITY_VERSION = 47, 4, 0x20080522  # linux/prctl.h, linux/capability.h
-_PATIENCE = 5.0  # seconds to end what the command has started
+_PATIENCE = 5.0  # seconds to end the command's processes
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Never returns."""
+    """Execute the command; does not return."""
     os.umask(0o022)
     _close_all_but({0, 1, 2, *settings["descriptors"], *([settings["filter"]] if settings["alone"] and settings["filter"] >= 0 else [])})
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # where memory ends, this ends first
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # killed first when memory runs out
     if settings["alone"]:
         _stay_as_parent(settings["parent"], settings["user"])
     for name, limit in settings["limits"].items():
@@ -40,7 +40,7 @@ def main(settings: dict[str, Any]) -> None:
         _control("prctl", _DEATH_SIGNAL, signal.SIGKILL)
         _install_filter(settings["filter"])
     try:
-        os.execvpe(settings["command"][0], settings["command"], settings["environment"])  # noqa: S606 - it is what a sandbox is for
+        os.execvpe(settings["command"][0], settings["command"], settings["environment"])  # noqa: S606 - the purpose of this script
     except OSError as error:
         sys.exit(f"{settings['command'][0]} cannot be started: {error.strerror}.")
 
@@ -48,12 +48,11 @@ def main(settings: dict[str, Any]) -> None:
 def _close_all_but(kept: set[int]) -> None:
     for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):  # noqa: PTH112, PTH208 - descriptors
         if int(entry) not in kept:
-            with suppress(OSError):  # the one that this list was read from
+            with suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(entry))
 
 
 def _limit(which: int, soft: int, hard: int) -> None:
-    """The limit, or a narrower one that holds already."""
     _, ceiling = resource.getrlimit(which)
     if ceiling != resource.RLIM_INFINITY:
         soft, hard = min(soft, ceiling), min(hard, ceiling)
@@ -67,14 +66,12 @@ def _become(uid: int, gid: int) -> None:
 
 
 def _control(call: str, *numbers: int) -> None:
-    """`prctl`, on Linux."""
     if sys.platform == "linux":
-        getattr(ctypes.CDLL(None, use_errno=True), call)(*(ctypes.c_ulong(each) for each in numbers))
+        getattr(ctypes.CDLL(None, use_errno=True), call)(*(ctypes.c_ulong(number) for number in numbers))
 
 
 def _drop_rights() -> None:
-    """All capabilities: those of root, where it stays root (a file is then written only if it is root's own), and those that a server which
-    is not root was given to change users."""
+    """Drop all capabilities: those of root, and those that let a server which is not root change users."""
     for capability in range(64):
         _control("prctl", _DROP_FROM_BOUNDS, capability, 0, 0, 0)
     _control("prctl", _AMBIENT, _CLEAR_ALL, 0, 0, 0)
@@ -84,7 +81,7 @@ def _drop_rights() -> None:
 
 
 def _install_filter(descriptor: int) -> None:
-    """Raises `OSError` where the kernel refuses the filter; a descriptor below 0 is none."""
+    """Install the system call filter. Raises `OSError` if the kernel refuses it; a negative descriptor means no filter."""
     _control("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     if descriptor < 0 or sys.platform != "linux":
         return
@@ -94,13 +91,13 @@ def _install_filter(descriptor: int) -> None:
     class FilterProgram(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
-    filled = FilterProgram(len(program) // 8, program)
-    if ctypes.CDLL(None, use_errno=True).prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filled), 0, 0):
+    filter_program = FilterProgram(len(program) // 8, program)
+    if ctypes.CDLL(None, use_errno=True).prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filter_program), 0, 0):
         raise OSError(ctypes.get_errno(), "the kernel refuses the system call filter")
 
 
 def _stay_as_parent(parent: int, user: list[int] | None) -> None:
-    """Fork: the child goes on; this process waits for it, then ends whatever is left, and exits as the child did."""
+    """Fork; the parent waits for the child, ends all remaining processes, and exits with its status."""
     _control("prctl", _SUBREAPER, 1, 0, 0, 0)
     _control("prctl", _DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:
@@ -117,12 +114,12 @@ def _stay_as_parent(parent: int, user: list[int] | None) -> None:
 
     signal.signal(signal.SIGTERM, end)
     for descriptor in (0, 1, 2):
-        os.close(descriptor)  # what is printed ends when the command's own processes have ended
+        os.close(descriptor)  # so that pipes close when the command's processes end
     status = 0
     while True:
-        ended, found = os.wait()
+        ended, wait_status = os.wait()
         if ended == child:
-            status = os.waitstatus_to_exitcode(found)
+            status = os.waitstatus_to_exitcode(wait_status)
             break
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_rest(user)
@@ -130,9 +127,9 @@ def _stay_as_parent(parent: int, user: list[int] | None) -> None:
 
 
 def _end_rest(user: list[int] | None) -> None:
-    """Kill and reap until nothing is left. A user that no other program runs as is ended as a whole, faster than it can fork."""
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
+    """Kill and reap until none is left; an exclusive user's processes all at once, faster than they fork."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
         if user is None:
             _kill(_descendants(os.getpid()))
         else:
@@ -146,7 +143,7 @@ def _end_rest(user: list[int] | None) -> None:
 
 
 def _kill_as(uid: int, gid: int, is_shared: int) -> None:
-    """In the user's name: a server that may change users need not have the right to kill those of others."""
+    """Kill as that user, because a server that can change users may lack permission to kill others' processes."""
     targets = _descendants(os.getpid()) if is_shared else [-1]
     if (killer := os.fork()) == 0:
         with suppress(OSError):
@@ -163,16 +160,15 @@ def _kill(pids: list[int]) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Processes below one, children first."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError, IndexError):
             parents[int(entry.name)] = int((entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-    found, new = [], [pid]
-    while new:
-        new = [child for child, parent in parents.items() if parent in new]
-        found += new
-    return found
+    descendants, generation = [], [pid]
+    while generation:
+        generation = [child for child, parent in parents.items() if parent in generation]
+        descendants += generation
+    return descendants
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How a sandboxed process ended, as a sentence for the person who waits for it."""
+"""Describe how a sandboxed process ended."""
 
 import signal
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from workbench.units import format_bytes
 
 
 class EndKind(StrEnum):
-    """Why a process ended."""
-
     FINISHED = "finished"
     FAILED = "failed"
     MEMORY = "memory"
@@ -28,7 +26,7 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True)
 class SandboxEnding:
-    """`status` is the exit code, negative for a signal, as of `subprocess`."""
+    """The end of a process. `status` is the exit code, negative for a signal, as in `subprocess`."""
 
     kind: EndKind
     status: int
@@ -43,32 +41,31 @@ class SandboxEnding:
 
     @property
     def fate(self) -> str:
-        """The rest of a sentence about the process, without a full stop."""
+        """The end as the rest of a sentence, without a full stop."""
         return self.sentence.removeprefix("It ").rstrip(".")
 
 
 @dataclass(frozen=True)
-class EndingSigns:
-    """What is known when a process is gone: its status, why the server ended it (if it did), the most processor seconds that one of its
-    processes was seen to have used, and the last line it wrote to its errors."""
+class ExitObservations:
+    """Observations of an ended process; `processor_seconds` is the maximum, `last_line` of standard error."""
 
     status: int
     ended_by: EndKind | None = None
     processor_seconds: float = 0.0
     last_line: str = ""
-    memory_ran_out: bool = False  # whether Linux killed something for that just then
+    memory_ran_out: bool = False  # whether Linux recently killed a process for lack of memory
 
 
 _MEMORY_WORDS = ("MemoryError", "std::bad_alloc", "Cannot allocate memory", "out of memory", "Out of memory", "RESOURCE_EXHAUSTED")
 _TASK_WORDS = ("Resource temporarily unavailable", "can't start new thread", "BlockingIOError")
 
 
-def describe_ending(signs: EndingSigns, limits: ResourceLimits) -> SandboxEnding:
+def describe_ending(signs: ExitObservations, limits: ResourceLimits) -> SandboxEnding:
     kind = signs.ended_by or _kind_of(signs, limits)
     return SandboxEnding(kind, signs.status, _sentence(kind, signs, limits))
 
 
-def _kind_of(signs: EndingSigns, limits: ResourceLimits) -> EndKind:
+def _kind_of(signs: ExitObservations, limits: ResourceLimits) -> EndKind:
     if signs.status == 0:
         return EndKind.FINISHED
     if signs.status > 0:
@@ -85,12 +82,12 @@ def _kind_of(signs: EndingSigns, limits: ResourceLimits) -> EndKind:
 def _kind_of_failure(last_line: str) -> EndKind:
     if last_line.startswith("bwrap: "):
         return EndKind.NOT_STARTED
-    if any(each in last_line for each in _MEMORY_WORDS):
+    if any(word in last_line for word in _MEMORY_WORDS):
         return EndKind.MEMORY
-    return EndKind.TASKS if any(each in last_line for each in _TASK_WORDS) else EndKind.FAILED
+    return EndKind.TASKS if any(word in last_line for word in _TASK_WORDS) else EndKind.FAILED
 
 
-def _sentence(kind: EndKind, signs: EndingSigns, limits: ResourceLimits) -> str:
+def _sentence(kind: EndKind, signs: ExitObservations, limits: ResourceLimits) -> str:
     last = f": {signs.last_line.rstrip('.')}" if signs.last_line else ""
     sentences = {
         EndKind.FINISHED: "It ended by itself.",

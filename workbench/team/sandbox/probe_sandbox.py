@@ -1,4 +1,4 @@
-"""What sandbox this machine has: found out by making one and running a command that does nothing."""
+"""Find the isolation that this machine supports by trying it with a trivial command."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 _PATIENCE = 30.0  # seconds for a trial on a busy machine
-_SWITCHES = (  # files of the kernel, the value that forbids user namespaces, and what to say then
+_SWITCHES = (  # kernel settings, the value that forbids user namespaces, and its explanation
     (
         "/proc/sys/kernel/unprivileged_userns_clone",
         "0",
@@ -30,15 +30,14 @@ _SWITCHES = (  # files of the kernel, the value that forbids user namespaces, an
 
 
 def probe(bubblewrap: str | None = None, policy: SandboxPolicy | None = None) -> SandboxAbility:
-    """Find the strongest level of this machine, in a tenth of a second. `bubblewrap` is the path of `bwrap` where it is not on PATH."""
-    found = _probe_bubblewrap(bubblewrap or shutil.which("bwrap"))
-    if isinstance(found, SandboxAbility):
-        return found
-    return _without_bubblewrap(found, policy or SandboxPolicy())
+    """Return the strongest isolation of this machine, within 0.1 s. `bubblewrap` overrides the path of `bwrap`."""
+    result = _probe_bubblewrap(bubblewrap or shutil.which("bwrap"))
+    if isinstance(result, SandboxAbility):
+        return result
+    return _without_bubblewrap(result, policy or SandboxPolicy())
 
 
 def _probe_bubblewrap(path: str | None) -> SandboxAbility | str:
-    """A sandbox that was tried, or why there is none."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux."
     if path is None or not os.access(path, os.X_OK):
@@ -58,7 +57,7 @@ def _probe_bubblewrap(path: str | None) -> SandboxAbility | str:
 
 
 def _candidates(ability: SandboxAbility) -> Iterable[SandboxAbility]:
-    """Root mounts by its own right, where it has it; a user, and root in a container, in a user namespace."""
+    """Yield options to try: root's own mounts, then a user namespace, as for users and root in a container."""
     if os.geteuid() == 0:
         yield replace(ability, own_user=False)
     yield ability
@@ -67,7 +66,6 @@ def _candidates(ability: SandboxAbility) -> Iterable[SandboxAbility]:
 
 
 def problem_of(ability: SandboxAbility) -> str | None:
-    """What a trial said where it failed."""
     sandbox = Sandbox(ability)
     try:
         run = sandbox.run(SandboxedCommand((sys.executable, "-I", "-S", "-c", ""), ResourceLimits(deadline=_PATIENCE), our_code=True))
@@ -79,7 +77,7 @@ def problem_of(ability: SandboxAbility) -> str | None:
 
 
 def _without_bubblewrap(reason: str, policy: SandboxPolicy) -> SandboxAbility:
-    """Another user where one is named and can be had; else programs are refused, unless an administrator turned the sandbox off."""
+    """Use the configured user if that works; else refuse programs unless the sandbox was disabled."""
     level = SandboxLevel.SEPARATE_PROCESS if policy.without_sandbox else SandboxLevel.REFUSED
     ability = SandboxAbility(level, reason, policy=policy)
     if policy.user:
@@ -99,17 +97,16 @@ def _with_scope(ability: SandboxAbility) -> SandboxAbility:
 
 
 def _explain(problems: list[str]) -> str:
-    reasons = [words for path, value, words in _SWITCHES if _content(path) == value]
-    if any(Path(each).exists() for each in ("/.dockerenv", "/run/.containerenv")):
+    reasons = [text for path, value, text in _SWITCHES if _content(path) == value]
+    if any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv")):
         reasons.append(
             "this is a container, and Docker's default profile refuses what a sandbox needs (`--security-opt seccomp=unconfined` does not)"
         )
-    found = "; ".join(reasons) or "the system refuses it"
-    return f"bubblewrap is installed, but {found}. It said: {problems[0][:200]}"
+    explanation = "; ".join(reasons) or "the system refuses it"
+    return f"bubblewrap is installed, but {explanation}. It said: {problems[0][:200]}"
 
 
 def _scope_command() -> tuple[str, ...]:
-    """The `systemd-run` that may make scopes; empty where systemd does not run, or not for this user."""
     if not Path("/run/systemd/system").is_dir() or (path := shutil.which("systemd-run")) is None:
         return ()
     command = (path, *(() if os.geteuid() == 0 else ("--user",)), "--scope", "--quiet", "--collect")

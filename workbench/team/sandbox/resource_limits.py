@@ -1,4 +1,4 @@
-"""How much a sandboxed process may use: of memory, time, processes, files and output."""
+"""Resource limits of sandboxed processes, and the isolation that a machine supports."""
 
 import os
 import resource
@@ -14,29 +14,30 @@ MIB = 1 << 20
 
 
 def _tasks_by_default() -> int:
-    """Processes and threads: XLA starts several threads for each processor."""
+    """Return the default limit of processes and threads; XLA starts several threads per CPU."""
     return 256 + 16 * (os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Bytes, seconds and counts of one sandbox.
+    """Limits of one sandbox, in bytes, seconds and counts.
 
     **Invariants**
 
-    - Every limit is above 0. `processor_seconds` and `deadline` (seconds of the clock) may be `None`: a planner lives as long as its rooms.
+    - Every limit is positive. `processor_seconds` and `deadline` (wall-clock seconds) may be `None`: a planner lives as
+      long as its room.
     """
 
-    memory: int = 4096 * MIB  # of all its processes together; of the data of one the kernel refuses more
+    memory: int = 4096 * MIB  # total of all processes, and RLIMIT_DATA of each
     processor_seconds: int | None = None  # of each process
     deadline: float | None = None
     tasks: int = field(default_factory=_tasks_by_default)
-    file_size: int = 64 * MIB  # of each file it writes
+    file_size: int = 64 * MIB  # of each written file
     open_files: int = 256
-    scratch: int = 64 * MIB  # of /tmp, of its home, of /dev/shm: each is in memory
-    kept_output: int = 64 << 10  # of what it prints, from the beginning and the end
-    output: int = 64 * MIB  # that it may print at all
-    processors: float | None = None  # where systemd makes scopes
+    scratch: int = 64 * MIB  # each of /tmp, home and /dev/shm, all in memory
+    kept_output: int = 64 << 10  # kept from the beginning and end of the output
+    output: int = 64 * MIB  # total output
+    processors: float | None = None  # only with systemd scopes
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -44,9 +45,10 @@ class ResourceLimits:
                 raise WorkbenchError(f"The limit `{name}` of a sandbox is {value}; it should be above 0.", [f"leave `{name}` out"])
 
     def rlimits(self, tasks_in_use: int = 0) -> Mapping[str, tuple[int, int]]:
-        """Soft and hard limits by the names of `resource`. The kernel counts tasks of a user: `tasks_in_use` are not the sandbox's own.
+        """Return soft and hard limits by their names in `resource`.
 
-        The address space is twice the data: libraries, and what is mapped but never touched.
+        The kernel counts tasks per user, so `tasks_in_use` outside the sandbox are added. The address space is twice
+        the data size, because libraries and untouched mappings count.
         """
         limits = {
             "RLIMIT_AS": (2 * self.memory, 2 * self.memory),
@@ -62,7 +64,7 @@ class ResourceLimits:
         return {name: limit for name, limit in limits.items() if hasattr(resource, name)}
 
     def scope_options(self) -> list[str]:
-        """The same for `systemd-run --scope`, whose limits are of all processes together."""
+        """Return the limits as `systemd-run --scope` options, which apply to all processes together."""
         options = ["-p", f"MemoryMax={self.memory}", "-p", "MemorySwapMax=0", "-p", f"TasksMax={self.tasks}"]
         return [*options, *(["-p", f"CPUQuota={round(100 * self.processors)}%"] if self.processors else [])]
 
@@ -77,18 +79,18 @@ class ResourceLimits:
         )
 
 
-# What isolates other people's code from the server on this machine, in words for those who use the server.
+# The isolation of user code on this machine, described for users of the server.
 
 OVERRIDES = ("WORKBENCH_WITHOUT_SANDBOX", "WORKBENCH_WITHOUT_WALLS")
-"""Environment variables that an administrator sets to 1 to run programs without a sandbox; the second is the former name."""
+"""Variables that an administrator sets to 1 to run programs without a sandbox; the second one is the old name."""
 
 
 class SandboxError(WorkbenchError):
-    """A process that cannot be isolated as asked."""
+    """A process cannot be isolated as required."""
 
 
 class SandboxLevel(StrEnum):
-    """What isolates a program of the team from the server, strongest first."""
+    """The isolation of team programs, strongest first."""
 
     SANDBOXED = "sandboxed"
     SEPARATE_USER = "separate user"
@@ -97,7 +99,6 @@ class SandboxLevel(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the users of the server should know about it."""
         return _SENTENCES[self]
 
 
@@ -124,8 +125,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class SandboxPolicy:
-    """What an administrator allows where there is no sandbox: programs as another system `user`, who may reach his own folders in `data`
-    (the server's folder), or `without_sandbox`, with the server's rights."""
+    """Without a sandbox, run programs as `user`, who can reach folders in `data`, or with the server's rights."""
 
     user: str = ""
     data: Path | None = None
@@ -133,36 +133,37 @@ class SandboxPolicy:
 
     @classmethod
     def of_machine(cls, user: str, data: Path, without_sandbox: bool) -> "SandboxPolicy":
-        """What the configuration says, or `OVERRIDES` in the environment of this machine."""
+        """Return the configured policy, with `OVERRIDES` from this machine's environment."""
         return cls(user, data, without_sandbox or any(os.environ.get(name) == "1" for name in OVERRIDES))
 
     def arguments(self) -> list[str]:
-        """The arguments of `of_machine`, for the command line of a job."""
+        """Return the arguments of `of_machine` for a job's command line."""
         return [self.user, str(self.data or ""), "1" if self.without_sandbox else ""]
 
 
 @dataclass(frozen=True)
 class SandboxAbility:
-    """The result of one trial on this machine. `reason` says why there is no sandbox, and is empty where there is one.
+    """The isolation that this machine supports. `reason` says why there is no sandbox, and is empty if there is one.
 
     **Invariants**
 
-    - `bubblewrap` is the path of `bwrap` exactly where the level is `SANDBOXED`; `policy.user` exists where it is `SEPARATE_USER`.
-    - `own_user` (the server is not root): a user namespace is made; else bubblewrap keeps root's rights until everything is mounted, and
-      the program gets a user of its own.
+    - `bubblewrap` is the path of `bwrap` exactly if the level is `SANDBOXED`; `policy.user` exists if it is
+      `SEPARATE_USER`.
+    - With `own_user` (the server is not root) a user namespace is created; otherwise bubblewrap keeps root's rights
+      until everything is mounted, and the program gets its own user.
     """
 
     level: SandboxLevel
     reason: str = ""
     bubblewrap: str = ""
     own_user: bool = True
-    drops_root: bool = True  # a server that is root gives each program a user of its own; not where only root can read Python
+    drops_root: bool = True  # whether a root server gives each program its own user; false if only root can read Python
     disables_namespaces: bool = False  # `bwrap --disable-userns`, from version 0.8
-    scope: tuple[str, ...] = ()  # the beginning of a `systemd-run` command line, where systemd makes scopes
+    scope: tuple[str, ...] = ()  # prefix of the `systemd-run` command, if systemd creates scopes
     policy: SandboxPolicy = SandboxPolicy()
 
     def verify_runs_programs(self) -> None:
-        """Raises `SandboxError` where other people's code would run with the server's rights."""
+        """Raise `SandboxError` if user code would run with the server's rights."""
         if self.level is SandboxLevel.REFUSED:
             raise SandboxError(
                 f"Registered programs do not run on this machine: it has no sandbox. {self.reason}",

@@ -1,5 +1,4 @@
-"""`Sandbox(ability)` starts commands: `sandbox.start(command)`, or `sandbox.run(command)`, which waits for the end; with which arguments
-`bwrap` isolates them, and as which system user they run."""
+"""Run isolated commands: `sandbox.start(command)`, or `sandbox.run(command)`, which waits for the end."""
 
 import json
 import os
@@ -23,17 +22,17 @@ from workbench.team.sandbox.sandboxed_command import ALIASES, HOME, SandboxedCom
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess, tasks_of_user
 from workbench.team.sandbox.syscall_filter import syscall_filter
 
-# The system user that a sandboxed process runs as, and what of the server's folder this user may reach.
+# System users of sandboxed processes, and their access to the server's folder.
 
 
 FIRST_USER, USERS = 1_900_000_000, 65_536
-"""The users that a server which is root gives its sandboxes, one each: above those of systemd and of containers."""
+"""User IDs that a root server gives its sandboxes, one each, above those of systemd and containers."""
 GROUP = FIRST_USER + USERS
-"""The group of all of them."""
+"""The group of all these users."""
 
 
 class ProgramUser(NamedTuple):
-    """A user and its group. Other programs may run as the same user at the same time if it `is_shared`."""
+    """A user and group. Other programs may run as the same user concurrently if it `is_shared`."""
 
     uid: int
     gid: int
@@ -41,14 +40,12 @@ class ProgramUser(NamedTuple):
 
 
 class ProgramUsers:
-    """Users that are in use. Thread-safe."""
-
     def __init__(self, ability: SandboxAbility) -> None:
         self._ability, self._lock = ability, threading.Lock()
         self._in_use: set[int] = set()
 
     def borrow(self, our_code: bool) -> ProgramUser | None:
-        """The user of the next process, or `None` for the server's own. Raises `SandboxError` for a user that does not exist."""
+        """Return a user for a process, `None` for the server's. Raises `SandboxError` for an unknown user."""
         named = named_user(self._ability.policy.user) if self._ability.level is SandboxLevel.SEPARATE_USER else None
         if named and not our_code:
             return named
@@ -66,21 +63,20 @@ class ProgramUsers:
 
 
 def named_user(name: str) -> ProgramUser:
-    """Raises `SandboxError` for a name that does not exist, root, and the server's own user."""
+    """Look up a system user. Raises `SandboxError` if it does not exist, is root, or is the server's own user."""
     try:
-        found = pwd.getpwnam(name)
+        entry = pwd.getpwnam(name)
     except KeyError:
         raise SandboxError(
             f"`user` under `[programs]` is `{name[:80]}`, which is not a user of this machine.", [f"useradd {name}"]
         ) from None
-    if found.pw_uid in (0, os.geteuid()):
+    if entry.pw_uid in (0, os.geteuid()):
         raise SandboxError(f"`user` under `[programs]` is `{name}`, who has the server's rights.", ["create a separate user for programs"])
-    return ProgramUser(found.pw_uid, found.pw_gid, is_shared=True)
+    return ProgramUser(entry.pw_uid, entry.pw_gid, is_shared=True)
 
 
-def let_through(paths: Iterable[Path], data: Path | None, gid: int) -> None:
-    """Let a group search the folders of `data` that lead to these paths, and list none of them: the folder is private, and a program
-    without a sandbox has no mount of its own."""
+def allow_traversal(paths: Iterable[Path], data: Path | None, gid: int) -> None:
+    """Let a group traverse the private folders of `data` that lead to these paths, without listing them."""
     for path in paths:
         if data is not None and path.is_relative_to(data):
             for folder in (data, *reversed(path.relative_to(data).parents[:-1])):
@@ -88,30 +84,27 @@ def let_through(paths: Iterable[Path], data: Path | None, gid: int) -> None:
 
 
 def give_to_group(path: Path, gid: int, mode: int) -> None:
-    """Let a group do what these bits of it say, unless it may already."""
-    found = path.stat()
-    if found.st_mode & mode >> 3 == mode >> 3 or (found.st_gid == gid and found.st_mode & mode == mode):
+    status = path.stat()
+    if status.st_mode & mode >> 3 == mode >> 3 or (status.st_gid == gid and status.st_mode & mode == mode):
         return
     os.chown(path, -1, gid)
-    path.chmod(stat.S_IMODE(found.st_mode) | mode)
+    path.chmod(stat.S_IMODE(status.st_mode) | mode)
 
 
 _DROP_PRIVILEGES = Path(__file__).with_name("drop_privileges.py")
-_COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts tasks for each user namespace alone
+_COUNTS_BY_NAMESPACE = (5, 14)  # Linux version that counts tasks per user namespace
 
 
 @dataclass(frozen=True)
 class SandboxRun:
-    """What came of a command that was waited for."""
-
     ending: SandboxEnding
     printed: bytes
     errors: str
-    is_whole: bool  # whether `printed` is everything
+    is_whole: bool  # whether `printed` is complete
 
 
 class Sandbox:
-    """Processes of a sandbox end with it, at the latest. It may be used from any thread."""
+    """Starts isolated processes, and ends them when it is closed. Thread-safe."""
 
     def __init__(self, ability: SandboxAbility) -> None:
         self.ability = ability
@@ -120,8 +113,7 @@ class Sandbox:
         self._running: set[SandboxedProcess] = set()
 
     def start(self, command: SandboxedCommand) -> SandboxedProcess:
-        """Raises `SandboxError` for other people's code that would have the server's rights, for a path that is not there, and where the
-        system cannot start a process."""
+        """Start a command. Raises `SandboxError`, also for user code that would have the server's rights."""
         if not command.our_code:
             self.ability.verify_runs_programs()
         _verify_paths(command)
@@ -137,24 +129,22 @@ class Sandbox:
             raise SandboxError(f"A sandbox cannot be started: {error.strerror}.", ["end other processes of this machine"]) from None
         started = SandboxedProcess(process, command.limits, not self._is_walled, lambda: self._users.give_back(user))
         with self._lock:
-            self._running = {each for each in self._running if each.poll() is None} | {started}
+            self._running = {running for running in self._running if running.poll() is None} | {started}
         return started
 
     def run(self, command: SandboxedCommand) -> SandboxRun:
-        """Start it and wait for its end, which its deadline brings."""
         process = self.start(command)
         ending = process.wait()
         assert ending is not None, "waited without an end"
         return SandboxRun(ending, process.printed.content, process.errors.text(), not process.printed.left_out)
 
     def close(self) -> None:
-        """End everything that still runs here."""
         with self._lock:
-            running = [each for each in self._running if each.poll() is None]
-        for each in running:
-            each.kill()
-        for each in running:
-            each.wait(10)
+            running = [process for process in self._running if process.poll() is None]
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait(10)
 
     def _start_line(self, line: list[str], passed: tuple[int, ...], stdin: int, user: ProgramUser | None) -> subprocess.Popen[bytes]:
         dropped = user if self._is_walled and self.ability.own_user else None
@@ -198,8 +188,7 @@ class Sandbox:
         return self.ability.level is SandboxLevel.SANDBOXED
 
     def _give(self, command: SandboxedCommand, user: ProgramUser | None) -> None:
-        """Let the user write and reach what it may. A user that is not the process's own becomes the owner of nothing: a server that is not
-        root could not read it any more."""
+        """Give the user access; ownership stays, because a non-root server could no longer read the files."""
         if user is None:
             return
         for path in command.writable:
@@ -208,11 +197,11 @@ class Sandbox:
             else:
                 os.chown(path, user.uid, user.gid)
         if not self._is_walled:
-            let_through((*command.readable, *command.writable), self.ability.policy.data, user.gid)
+            allow_traversal((*command.readable, *command.writable), self.ability.policy.data, user.gid)
 
 
 def _environment_of_wrapper(scoped: bool) -> dict[str, str]:
-    """Of bwrap itself, which the program can read in /proc: nothing, but for `systemd-run` how to reach systemd."""
+    """Return the environment of bwrap, which the program can read in /proc: empty except what `systemd-run` needs."""
     names = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "PATH") if scoped else ()
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -225,7 +214,6 @@ def _verify_paths(command: SandboxedCommand) -> None:
 
 @contextmanager
 def _written(data: bytes) -> Iterator[int]:
-    """A descriptor that these few bytes can be read from; -1 for none."""
     if not data:
         yield -1
         return
@@ -256,17 +244,17 @@ def _linux_version() -> tuple[int, int]:
     return (0, 0)
 
 
-# The command line of `bwrap`: a root of its own with only the files that were named, and namespaces of its own for everything.
+# The `bwrap` command line: a separate root with only the listed files, and separate namespaces.
 #
-# What is mounted later lies over what was mounted before: the places that can be written come first, the files to read after them, and in
-# the end the root and /dev are made read-only. Every folder of files is mounted without devices and without set-user-id programs.
+# Later mounts cover earlier ones: scratch space comes first, then readable files; at
+# the end root and /dev become read-only. All folders are mounted without devices and set-user-ID programs.
 
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates")
-"""What finds and verifies a host: for the one command that may, the fetching of a repository."""
+"""Files to resolve and verify hosts, for fetching repositories only."""
 
 
 def bubblewrap_arguments(ability: SandboxAbility, command: SandboxedCommand, filter_descriptor: int) -> list[str]:
-    """Everything before the command itself, `--` included. A descriptor below 0 is no filter."""
+    """Return the arguments before the command, including `--`. A negative descriptor means no filter."""
     return [
         ability.bubblewrap,
         *_namespaces(ability, command.network),
@@ -280,13 +268,13 @@ def bubblewrap_arguments(ability: SandboxAbility, command: SandboxedCommand, fil
         *_binds("--ro-bind", map(str, command.readable)),
         *_binds("--bind", map(str, command.writable)),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--chdir", "/tmp"),  # noqa: S108 - its own
+        *("--chdir", "/tmp"),  # noqa: S108 - private to the sandbox
         "--",
     ]
 
 
 def _namespaces(ability: SandboxAbility, network: bool) -> list[str]:
-    """Of a user who is not root: also a user namespace, and no further ones in it. Root's bubblewrap may only change its user."""
+    """Return namespace options. Root's bubblewrap needs no user namespace, and can only change users."""
     shared = ["--share-net"] if network else []
     if ability.own_user:
         nested = ["--disable-userns"] if ability.disables_namespaces else []
@@ -296,9 +284,8 @@ def _namespaces(ability: SandboxAbility, network: bool) -> list[str]:
 
 
 def _scratch(limits: ResourceLimits) -> Iterator[str]:
-    """Places in memory, each of a limited size, and gone at the end."""
     yield from ("--proc", "/proc", "--dev", "/dev")
-    for place in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - its own
+    for place in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - private to the sandbox
         yield from ("--perms", "1777", "--size", str(limits.scratch), "--tmpfs", place)
 
 
@@ -309,7 +296,7 @@ def _system() -> Iterator[str]:
 
 
 def _parents(paths: Iterable[str]) -> Iterator[str]:
-    """The folders above what is shown, empty: the program's user, who is not root, is to pass through them."""
+    """Yield the options that create empty parent folders, which the program's non-root user must be able to traverse."""
     for parent in sorted({parent for path in paths for parent in Path(path).parents if str(parent) not in ("/", "/tmp")}):  # noqa: S108
         yield from ("--perms", "0755", "--dir", str(parent))
 

@@ -1,4 +1,4 @@
-"""A command line for a sandbox, with everything that it may reach."""
+"""A sandboxed command line and everything that it can access."""
 
 import sys
 import sysconfig
@@ -9,30 +9,28 @@ from pathlib import Path
 from workbench.team.sandbox.resource_limits import ResourceLimits
 
 SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
-"""Prefixes that hold much more than Python: of these only the parts that it needs are shown."""
+"""Prefixes that contain much more than Python; only the required parts are visible."""
 SYSTEM_FILES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/etc/ld.so.cache")
 ALIASES = ("/lib", "/lib32", "/lib64")
-"""Folders of the system that are links into /usr where the two are merged."""
+"""System folders that are links into /usr on merged systems."""
 _HOUSE = Path(__file__).resolve().parents[2]
 
 
 def python_files() -> tuple[str, ...]:
-    """Absolute paths of folders and files, none within another: to be shown read-only at the same place."""
-    found = [*_of_interpreter(), *_other_packages(), *SYSTEM_FILES, *(each for each in ALIASES if not Path(each).is_symlink()), str(_HOUSE)]
-    return tuple(_outermost(Path(each) for each in found if Path(each).exists()))
+    """Return the absolute, non-nested paths of Python and the workbench, which are mounted read-only in place."""
+    paths = [*_of_interpreter(), *_other_packages(), *SYSTEM_FILES, *(path for path in ALIASES if not Path(path).is_symlink()), str(_HOUSE)]
+    return tuple(_outermost(Path(path) for path in paths if Path(path).exists()))
 
 
 def import_path(*code: Path) -> str:
-    """What PYTHONPATH says in a sandbox: the workbench first, so that no program stands in for it, then the program's own folders, and
-    packages that are installed elsewhere than in Python's environment."""
-    return ":".join([str(_HOUSE.parent), *(str(each) for each in code), *_other_packages()])
+    """Return the PYTHONPATH: the workbench first, so that programs cannot replace it, then program and packages."""
+    return ":".join([str(_HOUSE.parent), *(str(path) for path in code), *_other_packages()])
 
 
 def _other_packages() -> list[str]:
-    """Folders of installed packages that a `.pth` file or a user's home brought along. Other folders of the path are not shown: a checkout
-    that is installed for editing, say."""
-    found = [each for each in sys.path if Path(each).name in ("site-packages", "dist-packages")]
-    return [each for each in found if not Path(each).is_relative_to(sys.prefix) and not Path(each).is_relative_to(sys.base_prefix)]
+    """Return package folders of `.pth` files or a user's home, but no other folders, such as checkouts."""
+    folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [path for path in folders if not Path(path).is_relative_to(sys.prefix) and not Path(path).is_relative_to(sys.base_prefix)]
 
 
 def _of_interpreter() -> Iterator[str]:
@@ -48,7 +46,6 @@ def _of_interpreter() -> Iterator[str]:
 
 
 def _chain(path: Path) -> Iterator[Path]:
-    """A path, and those that its links lead to."""
     for _ in range(16):
         yield path
         if not path.is_symlink():
@@ -57,11 +54,11 @@ def _chain(path: Path) -> Iterator[Path]:
 
 
 def _outermost(paths: Iterable[Path]) -> list[str]:
-    kept: list[Path] = []
-    for path in sorted(set(paths), key=lambda each: len(each.parts)):
-        if not any(path.is_relative_to(each) for each in kept):
-            kept.append(path)
-    return sorted(map(str, kept))
+    outermost: list[Path] = []
+    for path in sorted(set(paths), key=lambda path: len(path.parts)):
+        if not any(path.is_relative_to(folder) for folder in outermost):
+            outermost.append(path)
+    return sorted(map(str, outermost))
 
 
 HOME = "/home/planner"
@@ -70,7 +67,7 @@ _PLAIN = {
     "LANG": "C.UTF-8",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
-    "MALLOC_ARENA_MAX": "4",  # an arena of the allocator for each thread would fill the address space
+    "MALLOC_ARENA_MAX": "4",  # one arena per thread would fill the address space
     "OPENBLAS_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
@@ -78,12 +75,14 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class SandboxedCommand:
-    """**Invariants**
+    """A command to run in a sandbox.
 
-    - Paths are absolute, and the same inside as outside. What is neither `readable` nor `writable`, nor of Python, is not there.
-    - The environment is only what stands here: nothing is inherited.
-    - Of the descriptors of the server only `descriptors` are open inside, under the same numbers.
-    - It counts as other people's code unless whoever makes it says that it is `our_code`, which only reads what others wrote.
+    **Invariants**
+
+    - Paths are absolute and the same inside and outside. Only `readable`, `writable` and Python's paths exist inside.
+    - Nothing is inherited from the server's environment.
+    - Of the server's descriptors only `descriptors` are open inside, with the same numbers.
+    - The command counts as user code unless it is `our_code`, which only reads others' files.
     """
 
     arguments: tuple[str, ...]
@@ -100,16 +99,15 @@ class SandboxedCommand:
     def python(
         cls, *arguments: str, code: tuple[Path, ...] = (), limits: ResourceLimits | None = None, **options: object
     ) -> "SandboxedCommand":
-        """This interpreter and environment, with folders of code on its path: `python("-m", "mine", code=(folder,))`."""
+        """Return a command of this interpreter: `python("-m", "mine", code=(folder,))`."""
         environment = {"PYTHONPATH": import_path(*code)}
-        given = {"readable": code, "environment": environment, **options}
-        return cls((sys.executable, "-P", *arguments), limits or ResourceLimits(), **given)  # type: ignore[arg-type]
+        fields = {"readable": code, "environment": environment, **options}
+        return cls((sys.executable, "-P", *arguments), limits or ResourceLimits(), **fields)  # type: ignore[arg-type]
 
     def with_readable(self, *paths: Path) -> "SandboxedCommand":
-        """The same, with these to read too, at the place of what is within them."""
-        inside = [each for each in self.readable if not any(each.is_relative_to(path) for path in paths)]
+        """Add readable paths, which replace paths inside them."""
+        inside = [existing for existing in self.readable if not any(existing.is_relative_to(path) for path in paths)]
         return replace(self, readable=(*inside, *paths))
 
     def full_environment(self, home: str) -> dict[str, str]:
-        """All variables that the process has."""
-        return {**_PLAIN, "HOME": home, "TMPDIR": "/tmp", **self.environment}  # noqa: S108 - a file system of its own
+        return {**_PLAIN, "HOME": home, "TMPDIR": "/tmp", **self.environment}  # noqa: S108 - private to the sandbox

@@ -1,9 +1,9 @@
-"""Runs a job of a registered program in a sandbox:
-`python -m workbench.team.sandbox.sandboxed_job_main FOLDER PROGRAM SECONDS USER DATA WITHOUT_SANDBOX -- COMMAND ...`.
+"""Run a registered program's job in a sandbox: `python -m workbench.team.sandbox.sandboxed_job_main FOLDER PROGRAM
+SECONDS USER DATA WITHOUT_SANDBOX -- COMMAND ...`.
 
-The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox that machine has; the three
-words before the command are the `SandboxPolicy` of the server. The command may read the job's plan and write into its file of events, which
-exists, and nothing else of the folder. It has no network. SIGTERM ends it.
+The job's supervisor starts it here or on a cluster machine, so it probes that machine's sandbox itself; USER, DATA and
+WITHOUT_SANDBOX are the server's `SandboxPolicy`. The command can read the job's plan and write to its existing events
+file, and has no access to the rest of the folder or the network. SIGTERM ends it.
 """
 
 import signal
@@ -17,11 +17,11 @@ from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand, import_path
 
 REFUSED = 77
-"""Exit status where the program may not run."""
+"""Exit status if the program may not run."""
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the command, or `REFUSED`."""
+    """Run the command and return its exit status, or `REFUSED`."""
     folder, program, seconds, user, data, without_sandbox, _, *command = arguments
     sandbox = Sandbox(probe(policy=SandboxPolicy.of_machine(user, Path(data), bool(without_sandbox))))
     try:
@@ -45,7 +45,6 @@ def main(arguments: list[str]) -> int:
 
 
 def confined_command(folder: Path, program: Path, seconds: float, command: list[str]) -> SandboxedCommand:
-    """The command of a job, which reads the program's files and its plan, and writes events."""
     limits = ResourceLimits(memory=16_384 * MIB, deadline=seconds, file_size=1024 * MIB, open_files=1024)
     environment = {"PYTHONPATH": import_path(program)}
     readable, writable = (program, folder / "plan.json"), (folder / "events.jsonl",)

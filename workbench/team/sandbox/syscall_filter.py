@@ -1,9 +1,9 @@
-"""Which system calls a sandboxed process may not make: a program for the kernel (seccomp, classic BPF), assembled here.
+"""System call filter of sandboxed processes: a seccomp program in classic BPF.
 
-A call that only an attack makes ends the process (`ENDING`); one that a library may try and do without fails with an error (`FAILING`).
-Everything else is allowed: the walls are the namespaces, and this takes away what could dig under them. `linux/seccomp.h` has the numbers
-of the answers, `linux/bpf_common.h` those of the instructions; a filter reads `struct seccomp_data`: the number of the call at byte 0, the
-architecture at 4, the arguments from 16 on, 8 bytes each.
+Calls used only in attacks end the process (`ENDING`); calls that libraries may try and can do without fail (`FAILING`).
+All others are allowed: namespaces isolate, and the filter removes ways around them. `linux/seccomp.h` defines the
+return values, `linux/bpf_common.h` the instructions. A filter reads `struct seccomp_data`: call number at byte 0,
+architecture at 4, arguments of 8 bytes each from 16.
 """
 
 import errno
@@ -15,13 +15,13 @@ from collections.abc import Iterable
 _ALLOW, _END, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
-_X32 = 0x40000000  # set in the numbers of the x32 calls, which pass by the table of x86-64
+_X32 = 0x40000000  # set in numbers of x32 calls, which would bypass the x86-64 table
 _NEW_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
-_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: to type into the terminal of somebody else
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: input into another terminal
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# Numbers on x86-64 and on aarch64 (`None`: there is no such call). From 424 on they are the same everywhere.
+# Numbers on x86-64 and aarch64 (`None`: no such call). From 424 on they are the same on all architectures.
 ENDING: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "mount": (165, 40),
@@ -79,14 +79,14 @@ FAILING: dict[str, tuple[int | None, int | None]] = {
     "migrate_pages": (256, 238),
     "modify_ldt": (154, None),
     "personality": (135, 92),
-    "memfd_create": (319, 279),  # memory that no limit of a process counts, as that of the next three
+    "memfd_create": (319, 279),  # memory not counted by process limits, as for the next three
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "msgget": (68, 186),
     "semget": (64, 190),
 }
-MISSING: dict[str, tuple[int | None, int | None]] = {  # as in an old kernel: a library then takes the older call
-    "clone3": (435, 435),  # its flags are in memory, which a filter cannot read
+MISSING: dict[str, tuple[int | None, int | None]] = {  # fail as on an old kernel, so that libraries use older calls
+    "clone3": (435, 435),  # a filter cannot read its flags, which are in memory
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -97,14 +97,11 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 
 def syscall_filter(network: bool = False, machine: str = "") -> bytes:
-    """The filter as the kernel reads it, for this machine or a named one; empty for an architecture that has no table here.
-
-    Without `network` a process may open no sockets but Unix ones; with it those of the internet too.
-    """
+    """Return the kernel's filter, empty if unsupported. Only `network` allows internet sockets."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         return b""
-    return b"".join(struct.pack("=HBBI", *each) for each in _program(machine, network))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in _program(machine, network))
 
 
 def _program(machine: str, network: bool) -> Iterable[Instruction]:
@@ -130,6 +127,6 @@ def _program(machine: str, network: bool) -> Iterable[Instruction]:
 
 
 def _of_call(number: int, argument: int, steps: list[Instruction]) -> list[Instruction]:
-    """Steps for the calls of one number, on the lower half of an argument; the number is loaded again behind them."""
+    """Return steps for one call number, on the lower half of an argument; the number is reloaded afterwards."""
     body = [(_LOAD, 0, 0, argument), *steps, (_LOAD, 0, 0, _NUMBER)]
     return [(_EQUAL, 0, len(body), number), *body]

@@ -1,1 +1,1 @@
-"""What a team keeps: people, plans by their digest, rooms, jobs. One database, SQLite or PostgreSQL."""
+"""The team's database, SQLite or PostgreSQL: users, plans, rooms and jobs."""

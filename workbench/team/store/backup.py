@@ -1,10 +1,10 @@
-"""Backups: one `.tar.gz` with every row of the store, as JSON lines, and the folders of jobs and programs. The server may run meanwhile.
+"""Back up a running server: one `.tar.gz` with all rows as JSON lines, and the folders of jobs and programs.
 
 **Invariants**
 
-- The rows are those of one moment. They fit SQLite and PostgreSQL alike.
-- A backup is written whole or not at all, and only its owner can read it: it holds the hashes of passwords, and no secret key.
-- It is restored into an empty place only, and every table is held against the digest that it had.
+- The rows are a consistent snapshot, and can be restored to SQLite and PostgreSQL.
+- A backup is written atomically and readable by its owner only: it has password hashes, but no secret key.
+- It is restored into an empty database and folder only, and each table is checked against its digest.
 """
 
 import io
@@ -25,18 +25,18 @@ from workbench.team.store.migrate import digest_of_lines, digests, is_empty, rea
 from workbench.team.store.store import Store, now
 
 FOLDERS = ("jobs", "programs")
-"""Of the data folder: the events of jobs, and the code of registered programs."""
+"""Folders of the data folder that are backed up: job events, and code of registered programs."""
 FORMAT = 1
 _MANIFEST = "manifest.json"
 
 
 class BackupError(WorkbenchError):
-    """A backup that cannot be made, or is none, or does not go there."""
+    """A backup cannot be created, read or restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """What a backup holds: the version of its tables, and of each the number of its rows and their digest; `files` of the folders."""
+    """Version, row counts and digests of the tables, and the number of `files` in the folders."""
 
     format: int
     version: str
@@ -47,7 +47,6 @@ class BackupManifest:
 
 
 def backup(store: Store, data: Path, path: Path) -> BackupManifest:
-    """Write a backup to a path that there is not. Raises `BackupError`."""
     version = migrate.current(store)
     if version is None:
         raise BackupError("This database has no tables yet.", ["start the server once to create them"])
@@ -60,8 +59,7 @@ def backup(store: Store, data: Path, path: Path) -> BackupManifest:
 
 
 def restore(path: Path, store: Store, data: Path) -> BackupManifest:
-    """Put a backup into an empty database and a data folder without those folders. Raises `BackupError`; no row
-    and no file is left then."""
+    """Restore a backup into an empty database and data folder. Raises `BackupError`; no row or file is left then."""
     with _open_archive(path) as archive:
         manifest = _read_manifest(archive)
         _verify_place(store, data)
@@ -96,8 +94,8 @@ def _add_tables(store: Store, archive: tarfile.TarFile) -> tuple[dict[str, int],
 
 
 def _add_folder(archive: tarfile.TarFile, folder: Path, name: str) -> int:
-    """Add the files of a folder; how many. One that grows meanwhile is added as long as it was."""
-    found = 0
+    """Add a folder's files and return their number. A growing file is added with its current length."""
+    count = 0
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
@@ -106,8 +104,8 @@ def _add_folder(archive: tarfile.TarFile, folder: Path, name: str) -> int:
             info.uid = info.gid = 0
             info.uname = info.gname = ""
             archive.addfile(info, file)
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -168,27 +166,28 @@ def _verify_place(store: Store, data: Path) -> None:
 
 
 def _extract_folders(archive: tarfile.TarFile, data: Path) -> None:
-    """Only plain files, and only into the folders: an archive may be somebody else's."""
-    wanted = [each for each in archive.getmembers() if each.isfile() and each.name.split("/")[0] in FOLDERS]
-    archive.extractall(data, wanted, filter="data")
+    """Extract only regular files into the known folders, because an archive may be untrusted."""
+    members = [member for member in archive.getmembers() if member.isfile() and member.name.split("/")[0] in FOLDERS]
+    archive.extractall(data, members, filter="data")
 
 
 class MoveError(WorkbenchError):
-    """A store that cannot be moved there."""
+    """The store cannot be moved."""
 
 
 def move(source: Store, target: Store) -> dict[str, int]:
-    """Copy all rows into an empty database, in one transaction, and hold both against each other before it ends; how many rows each table
-    has. Nobody may serve the source meanwhile: in SQLite writers wait. Raises `MoveError`, and `MigrationError`."""
+    """Copy all rows into an empty database in one transaction, compare both, and return the number of rows per table.
+    The source must not be served meanwhile; SQLite writers wait. Raises `MoveError` and `MigrationError`.
+    """
     _verify_version(source)
     migrate.upgrade(target)
     with snapshot(source, locked=True) as read, target.engine.connect().execution_options(workbench_writes=True) as write, write.begin():
         if not is_empty(write):
             raise MoveError("The database to move to has rows already.", ["give an empty database"])
-        to = {table.name: table for table in tables_of(write)}
-        counts = {table.name: write_lines(write, to[table.name], read_lines(read, table)) for table in tables_of(read)}
-        theirs = digests(write)
-        different = sorted(name for name, digest in digests(read).items() if theirs[name] != digest)
+        targets = {table.name: table for table in tables_of(write)}
+        counts = {table.name: write_lines(write, targets[table.name], read_lines(read, table)) for table in tables_of(read)}
+        target_digests = digests(write)
+        different = sorted(name for name, digest in digests(read).items() if target_digests[name] != digest)
         if different:
             raise MoveError(f"The rows of {', '.join(different)} differ there; nothing was moved.", ["report this as a bug"])
     return counts

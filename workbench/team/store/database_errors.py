@@ -1,4 +1,4 @@
-"""A database or a disk that does not do what it should, in the words of the people who wait for it."""
+"""Convert database and disk errors to errors for users."""
 
 import errno
 import logging
@@ -6,17 +6,17 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, TimeoutError  # noqa: A004 - it is raised by its pool
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, TimeoutError  # noqa: A004 - raised by the connection pool
 
 from workbench.errors import WorkbenchError
 
 
 class DatabaseProblemError(WorkbenchError):
-    """A database that does not answer, or not as it should: nothing was changed, and it may be tried again later."""
+    """The database does not respond as it should; nothing was changed, and the request can be repeated."""
 
 
 class FullDiskError(DatabaseProblemError):
-    """There is no space for what is to be stored."""
+    """The disk is full."""
 
 
 _BUSY = ("The database is busy, so nothing was changed.", ["try again in a moment"])
@@ -39,15 +39,15 @@ _OF_SQLITE: Mapping[int, tuple[str, list[str]]] = {
     **dict.fromkeys((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _FAILING),
     sqlite3.SQLITE_FULL: _FULL,
 }
-"""By the primary result code (https://sqlite.org/rescode.html)."""
+"""Messages by primary result code (https://sqlite.org/rescode.html)."""
 _OF_POSTGRESQL: Mapping[str, tuple[str, list[str]]] = {
-    **dict.fromkeys(("40", "53", "55"), _BUSY),  # rolled back for another, resources, locks
+    **dict.fromkeys(("40", "53", "55"), _BUSY),  # rollback after conflict, resources, locks
     **dict.fromkeys(("08", "57"), _AWAY),
     "25006": _READ_ONLY,
     "58": _FAILING,
     "53100": _FULL,
 }
-"""By the state, or its class (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
+"""Messages by SQLSTATE or its class (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
 _OF_SYSTEM: Mapping[int | None, tuple[str, list[str]]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
     errno.EROFS: _READ_ONLY,
@@ -57,13 +57,13 @@ _log = logging.getLogger(__name__)
 
 
 def as_database_problem(error: BaseException | None) -> DatabaseProblemError | None:
-    """An error of a database or a disk in words; `None` for any other error, such as a bug."""
+    """Convert a database or disk error; `None` for any other error, such as a bug."""
     if isinstance(error, DatabaseProblemError):
         return error
-    found = _words_of(error)
-    if found is None:
+    message = _words_of(error)
+    if message is None:
         return None
-    return (FullDiskError if found is _FULL else DatabaseProblemError)(*found)
+    return (FullDiskError if message is _FULL else DatabaseProblemError)(*message)
 
 
 def _words_of(error: BaseException | None) -> tuple[str, list[str]] | None:
@@ -76,14 +76,14 @@ def _words_of(error: BaseException | None) -> tuple[str, list[str]] | None:
     if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
         return _OF_SQLITE.get(code & 0xFF)
     state = getattr(error.orig, "sqlstate", "")
-    if state is None:  # of psycopg: the server said nothing
+    if state is None:  # psycopg: no answer from the server
         return _AWAY if isinstance(error, OperationalError) else None
     return _OF_POSTGRESQL.get(state) or _OF_POSTGRESQL.get(state[:2])
 
 
 @contextmanager
-def say_database_problems() -> Iterator[None]:
-    """Raise what `as_database_problem` knows as that, and every other error as it is."""
+def converting_database_errors() -> Iterator[None]:
+    """Convert known database errors raised inside the context."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -95,7 +95,7 @@ def say_database_problems() -> Iterator[None]:
 
 @contextmanager
 def explain_database_errors() -> Iterator[None]:
-    """Say errors of the database in its own words, which have no password in them. Raises `DatabaseProblemError`."""
+    """Convert database errors to their own message without passwords. Raises `DatabaseProblemError`."""
     try:
         yield
     except SQLAlchemyError as error:

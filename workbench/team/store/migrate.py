@@ -1,15 +1,17 @@
-"""The tables of a store, brought to the version of this program, and its rows as JSON lines: the same from SQLite and PostgreSQL, so that a
-backup, or a move between them, can be held against its origin.
+"""Migrate a store's tables, and read and write rows as JSON lines.
+
+Rows are the same from SQLite and PostgreSQL, so that a backup or a move can be compared with its source.
 
 **Invariants**
 
-- A change is carried out whole or not at all, and by one process of several that start at once.
-- A store whose version is not known, as of a newer program, is left alone.
-- Rows are in the order of their primary key, an object of its columns each, with sorted names; two stores with the same rows have the same
-  digest, table by table.
-- Tables, and rows that name others of their own table, are written after those that they name.
+- A migration is atomic, and one of several processes that start concurrently performs it.
+- A store of an unknown version, such as a newer one, is not changed.
+- Rows are sorted by primary key and are objects with sorted column names; stores with equal rows have equal digests,
+  table by table.
+- Referenced tables, and referenced rows of the same table, are written first.
 
-The first migration is frozen; each change of `tables.py` after it takes a further one, drafted by `python tools/make_migration.py`.
+The first migration is frozen; each later change of `tables.py` needs another one, drafted by `python
+tools/make_migration.py`.
 """
 
 import json
@@ -33,16 +35,15 @@ from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 
 FOLDER = Path(__file__).parent / "migrations"
-_LOCK = 0x776F726B  # of PostgreSQL's advisory locks: "work"
+_LOCK = 0x776F726B  # key of the PostgreSQL advisory lock: "work"
 
 
 class MigrationError(WorkbenchError):
-    """A store whose tables this program does not know."""
+    """This program does not know the store's tables."""
 
 
 def upgrade(store: Store, version: str = "head") -> None:
-    """Make the tables, or bring them to a version, this program's own. Raises `MigrationError` for a store of another program or of a newer
-    one, and for a version that there is not."""
+    """Create or migrate the tables. Raises `MigrationError` for a foreign, newer or unknown version."""
     if version != "head" and version not in known_versions():
         raise MigrationError(f"This program knows no version `{version[:40]}` of the tables.", ["install the newest sharding-workbench"])
     with _changing(store) as connection:
@@ -51,31 +52,29 @@ def upgrade(store: Store, version: str = "head") -> None:
 
 
 def downgrade(store: Store, version: str = "base") -> None:
-    """Take the tables back to an earlier version; `base` is none at all, and everything in them is gone."""
+    """Migrate the tables back to an earlier version; `base` deletes all tables and their rows."""
     with _changing(store) as connection:
         command.downgrade(_config(connection), version)
 
 
 def current(store: Store) -> str | None:
-    """The version of a store's tables; `None` for an empty database."""
+    """Return the version of a store's tables; `None` for an empty database."""
     with store.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def newest() -> str:
-    """The version of this program."""
-    found = _scripts().get_current_head()
-    if found is None:
+    version = _scripts().get_current_head()
+    if version is None:
         raise MigrationError("This installation has no migrations.", [f"install it again: {install_command('team')}"])
-    return found
+    return version
 
 
 def known_versions() -> frozenset[str]:
-    return frozenset(each.revision for each in _scripts().walk_revisions())
+    return frozenset(script.revision for script in _scripts().walk_revisions())
 
 
 def differences(store: Store) -> list[object]:
-    """Where the tables differ from `tables.py`, as alembic writes it; empty where they do not."""
     with store.engine.connect() as connection:
         return list(compare_metadata(MigrationContext.configure(connection), Base.metadata))
 
@@ -84,8 +83,8 @@ def _verify_known(connection: Connection) -> None:
     present = MigrationContext.configure(connection).get_current_revision()
     if present is not None and present not in known_versions():
         ways_out = ["install the newest sharding-workbench", "restore a backup that this version made"]
-        made = f"The tables are of version `{present[:40]}`, which this program does not know"
-        raise MigrationError(f"{made}: from a newer version, or from before the first release.", ways_out)
+        problem = f"The tables are of version `{present[:40]}`, which this program does not know"
+        raise MigrationError(f"{problem}: from a newer version, or from before the first release.", ways_out)
     tables = set(inspect(connection).get_table_names())
     if present is None and tables & set(Base.metadata.tables):
         raise MigrationError("The database already has tables of these names, without a version.", ["give an empty database"])
@@ -93,7 +92,6 @@ def _verify_known(connection: Connection) -> None:
 
 @contextmanager
 def _changing(store: Store) -> Iterator[Connection]:
-    """A transaction in which nobody else changes the tables."""
     with store.engine.connect().execution_options(workbench_writes=True) as connection, connection.begin():
         if not store.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -113,7 +111,7 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(_config())
 
 
-# The rows of a store as JSON lines.
+# Rows as JSON lines.
 
 VERSION_TABLE = "alembic_version"
 _AT_ONCE = 500
@@ -121,28 +119,26 @@ _AT_ONCE = 500
 
 @contextmanager
 def snapshot(store: Store, *, locked: bool = False) -> Iterator[Connection]:
-    """A connection that sees one moment; `locked` so that nobody writes meanwhile, in SQLite."""
+    """Open a connection with a consistent snapshot; with `locked`, SQLite blocks writers."""
     options: dict[str, Any] = {"workbench_writes": locked} if store.is_sqlite else {"isolation_level": "REPEATABLE READ"}
     with store.engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
 
 
 def tables_of(connection: Connection) -> list[Table]:
-    """The tables as the database has them, those that others name first."""
-    found = MetaData()
-    found.reflect(connection)
-    return [each for each in found.sorted_tables if each.name != VERSION_TABLE]
+    """Return the tables of the database, referenced ones first."""
+    metadata = MetaData()
+    metadata.reflect(connection)
+    return [table for table in metadata.sorted_tables if table.name != VERSION_TABLE]
 
 
 def read_lines(connection: Connection, table: Table) -> Iterator[bytes]:
-    """The rows of a table, one JSON line each."""
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table).order_by(*table.primary_key.columns))
     for row in rows.mappings():
         yield json.dumps(dict(row), sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def digest_of_lines(lines: Iterable[bytes]) -> str:
-    """The SHA-256 of all lines."""
     digest = sha256()
     for line in lines:
         digest.update(line)
@@ -150,18 +146,16 @@ def digest_of_lines(lines: Iterable[bytes]) -> str:
 
 
 def digests(connection: Connection) -> dict[str, str]:
-    """The digest of each table's rows."""
     return {table.name: digest_of_lines(read_lines(connection, table)) for table in tables_of(connection)}
 
 
 def write_lines(connection: Connection, table: Table, lines: Iterable[bytes]) -> int:
-    """Put rows into a table; how many."""
-    written = 0
+    count = 0
     for rows in _batches(_parents_first(table, map(json.loads, lines))):
         connection.execute(insert(table), rows)
-        written += len(rows)
+        count += len(rows)
     _continue_counting(connection, table)
-    return written
+    return count
 
 
 def is_empty(connection: Connection) -> bool:
@@ -169,16 +163,16 @@ def is_empty(connection: Connection) -> bool:
 
 
 def _parents_first(table: Table, rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Rows that name others of the same table after those; the table's key has one column then."""
-    own = [key.parent.name for key in table.foreign_keys if key.column.table is table]
-    if not own:
+    """Sort rows so that referenced rows of the same table come first; its primary key must have one column."""
+    references = [key.parent.name for key in table.foreign_keys if key.column.table is table]
+    if not references:
         return rows
-    (key,) = (each.name for each in table.primary_key.columns)
+    (key,) = (column.name for column in table.primary_key.columns)
     waiting, written = list(rows), set()
     ready: list[dict[str, Any]] = []
     while waiting:
-        free = [row for row in waiting if all(row[name] is None or row[name] in written or row[name] == row[key] for name in own)]
-        if not free:  # a circle: the database says what it has against it
+        free = [row for row in waiting if all(row[name] is None or row[name] in written or row[name] == row[key] for name in references)]
+        if not free:  # a cycle: the database reports the error
             return [*ready, *waiting]
         ready += free
         written |= {row[key] for row in free}
@@ -193,7 +187,6 @@ def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _continue_counting(connection: Connection, table: Table) -> None:
-    """PostgreSQL counts ids by itself, from where it was told to."""
     column = table.autoincrement_column
     if column is None or connection.dialect.name != "postgresql":
         return

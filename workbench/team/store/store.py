@@ -1,5 +1,5 @@
-"""The database of a team: `Store.open(address)`, then `with store.read() as session` and `with store.write() as session`; one server may
-have it at a time.
+"""The database: `Store.open(address)`, `store.read()` and `store.write()` sessions, and the lock of the one server that
+uses it.
 
 SQLite by default, in write-ahead mode with one writer at a time; PostgreSQL by its address.
 """
@@ -20,25 +20,24 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.core.operating_system import try_lock
 from workbench.errors import WorkbenchError
-from workbench.team.store.database_errors import DatabaseProblemError, say_database_problems
+from workbench.team.store.database_errors import DatabaseProblemError, converting_database_errors
 
 BUSY = 10.0
 """Seconds to wait for another process that writes to SQLite."""
 PATIENCE = 30.0
-"""Seconds to wait for other threads that write to it."""
+"""Seconds to wait for other writing threads."""
 
 
 class Store:
-    """One database. It may be used from any thread."""
+    """A database. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._writing, self._writer = threading.Lock(), 0  # and the thread that has it
+        self._writing, self._writer = threading.Lock(), 0  # the lock and the ID of its thread
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """The database at an address such as `sqlite:///team.db` or `postgresql://user@host/team`; its tables are made by
-        `team.store.migrate`. Raises `WorkbenchError` for an address that names none."""
+        """Open a database by URL; `team.store.migrate` creates the tables. Raises `WorkbenchError`."""
         try:
             engine = create_engine(_with_driver(address), pool_pre_ping=not address.startswith("sqlite"))
         except (ArgumentError, NoSuchModuleError) as error:
@@ -55,16 +54,14 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[DatabaseSession]:
-        """A session that only reads. Raises `DatabaseProblemError`."""
-        with say_database_problems(), DatabaseSession(self.engine, expire_on_commit=False) as session:
+        with converting_database_errors(), DatabaseSession(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[DatabaseSession]:
-        """A session that is committed at the end, or rolled back by an exception. On SQLite one thread writes at a time. Raises
-        `DatabaseProblemError` for a full disk, a database that is locked for too long, and the like; nothing was changed then."""
+        """Open a session that commits at the end; SQLite has one writer at a time. Raises `DatabaseProblemError`."""
         alone = self._alone() if self.is_sqlite else nullcontext()
-        with say_database_problems(), alone, DatabaseSession(self.engine, expire_on_commit=False) as session:
+        with converting_database_errors(), alone, DatabaseSession(self.engine, expire_on_commit=False) as session:
             if self.is_sqlite:
                 session.connection(execution_options={"workbench_writes": True})
             yield session
@@ -72,7 +69,7 @@ class Store:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """The one writer among the threads. Raises `DatabaseProblemError` rather than wait for ever."""
+        """Acquire the lock of the writing thread. Raises `DatabaseProblemError` after `PATIENCE` seconds."""
         assert self._writer != threading.get_ident(), "a thread that already writes would wait for itself"
         if not self._writing.acquire(timeout=PATIENCE):
             raise DatabaseProblemError(f"Another process has been writing to the store for {PATIENCE:.0f} s.", ["try again in a moment"])
@@ -84,7 +81,6 @@ class Store:
             self._writing.release()
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
         try:
             with self.engine.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
@@ -97,22 +93,20 @@ class Store:
 
 
 def new_id() -> str:
-    """An id for an address: 80 random bits, in letters and digits.
+    """Return a random ID for addresses: 80 bits in letters and digits.
 
     >>> len(new_id())
     16
     """
-    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 of them, none like another
+    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 characters without look-alikes
     return "".join(secrets.choice(alphabet) for _ in range(16))
 
 
 def new_secret() -> str:
-    """A secret of 256 random bits, as text for a cookie, a token or a link."""
     return secrets.token_urlsafe(32)
 
 
 def digest_of(secret: str) -> str:
-    """What the store keeps of a secret, or of a document: its SHA-256."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -121,7 +115,6 @@ def now() -> float:
 
 
 def _with_driver(address: str) -> str:
-    """The address with the driver that this package brings."""
     for short in ("postgresql://", "postgres://"):
         if address.startswith(short):
             return "postgresql+psycopg://" + address.removeprefix(short)
@@ -129,7 +122,7 @@ def _with_driver(address: str) -> str:
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we begin transactions ourselves: Python's own way begins them too late
+    connection.isolation_level = None  # transactions are started explicitly: Python's sqlite3 starts them too late
     cursor = connection.cursor()
     _use_write_ahead_log(cursor)
     for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY * 1000:.0f}"):
@@ -138,13 +131,13 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _use_write_ahead_log(cursor: Any) -> None:
-    """SQLite does not wait for others to change this: two servers that start at once would meet `database is locked`."""
-    until = time.monotonic() + BUSY
+    """Retry: the busy timeout does not apply here, and concurrent servers would get `database is locked`."""
+    deadline = time.monotonic() + BUSY
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -152,23 +145,23 @@ def _use_write_ahead_log(cursor: Any) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    """A writer takes the lock at its start: one that read first could be refused when it begins to write."""
+    """Take the write lock when the transaction starts, because upgrading a read transaction can fail."""
     writes = connection.get_execution_options().get("workbench_writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-# One server for each database: `with claim_store(store, "The server at http://...")` refuses a second one, for rooms live in one process.
+# One server per database: `claim_store` refuses a second one, because rooms live in one process.
 #
-# The lock ends with its process, however that ends. On SQLite it is the kernel's, on a file beside the database that names its holder; on
-# PostgreSQL an advisory lock, which also ends where its connection is lost.
+# The lock ends with its process. On SQLite it is a file lock beside the database, and the file names the holder; on
+# PostgreSQL it is an advisory lock, which also ends when its connection is lost.
 
 SUFFIX = "-server"
-"""Of the file that is locked, after the name of the database's."""
-_LOCK = 0x73657276  # of PostgreSQL's advisory locks: "serv"
+"""Suffix of the lock file, after the database's name."""
+_LOCK = 0x73657276  # key of the PostgreSQL advisory lock: "serv"
 _NAME = text(
-    "SELECT set_config('application_name', :holder, false), "  # PostgreSQL keeps 63 bytes of it
+    "SELECT set_config('application_name', :holder, false), "  # truncated to 63 bytes by PostgreSQL
     "set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false), "
-    "set_config('tcp_keepalives_count', '4', false)"  # else a machine that is gone would hold the lock for two hours
+    "set_config('tcp_keepalives_count', '4', false)"  # otherwise an unreachable machine would hold the lock for two hours
 )
 _HOLDER = text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
@@ -177,7 +170,7 @@ _HOLDER = text(
 
 
 class StoreInUseError(WorkbenchError):
-    """A database that a server uses, or a command that no server may run beside."""
+    """Another server or exclusive command uses the database."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(
@@ -187,7 +180,7 @@ class StoreInUseError(WorkbenchError):
 
 
 def claim_store(store: Store, holder: str) -> AbstractContextManager[None]:
-    """Use a database alone, as `holder`, which begins a sentence. Raises `StoreInUseError`."""
+    """Use a database exclusively as `holder`, which starts a sentence. Raises `StoreInUseError`."""
     if not store.is_sqlite:
         return _claim_postgresql(store, holder)
     return _claim_file(Path(f"{store.engine.url.database}{SUFFIX}"), holder)
@@ -203,7 +196,7 @@ def _claim_file(path: Path, holder: str) -> Iterator[None]:
         file.seek(0)
         if not try_lock(file.fileno()):
             raise StoreInUseError(file.read())
-        with suppress(OSError):  # on a full disk the name is missing, and the lock holds
+        with suppress(OSError):  # on a full disk the name is missing, but the lock is held
             file.truncate(0)
             file.write(holder)
             file.flush()
@@ -219,6 +212,6 @@ def _claim_postgresql(store: Store, holder: str) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(SQLAlchemyError):  # of a connection that is lost, and the lock with it
+            with suppress(SQLAlchemyError):  # the connection, and with it the lock, may be lost
                 connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
-            connection.invalidate()  # the pool would keep its settings
+            connection.invalidate()  # keeps its settings out of the pool

@@ -1,8 +1,8 @@
-"""The tables of a team's database.
+"""The database tables.
 
-Secrets (cookies, tokens, links, invitations) are stored as SHA-256 only: 256 random bits need no slow hash. Times are seconds since 1970,
-UTC. Ids that people see in addresses are random. A plan is stored once, under the digest of its canonical document; a room is its log, and
-nothing else: whatever it shows follows from replaying that.
+Secrets (cookies, tokens, links, invitations) are stored only as SHA-256: 256 random bits need no slow hash. Times are
+seconds since 1970, UTC. Public IDs are random. A plan is stored once under the digest of its canonical document. A room
+is its log only; its state is obtained by replay.
 """
 
 from typing import Annotated, Any
@@ -19,12 +19,12 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Names of constraints: a migration on SQLite can only change what has a name."""
+"""Constraint names, because SQLite migrations can only change named constraints."""
 
 
 NewId = Annotated[str, mapped_column(primary_key=True, default=new_id)]
 Present = Annotated[float, mapped_column(default=now)]
-"""The time of a row that is added without one."""
+"""A time column that defaults to the time of insertion."""
 
 
 class Base(DeclarativeBase):
@@ -33,11 +33,11 @@ class Base(DeclarativeBase):
 
 
 class User(Base):
-    """A person. One who is not `active` can sign in nowhere; `admin` may see and set everything of the server."""
+    """A user. Inactive users cannot sign in; an `admin` has access to everything."""
 
     __tablename__ = "user"
     id: Mapped[NewId]
-    name: Mapped[str] = mapped_column(unique=True)  # unique, what colleagues type
+    name: Mapped[str] = mapped_column(unique=True)  # the name that colleagues type
     display: Mapped[str]
     email: Mapped[str | None]
     admin: Mapped[bool] = mapped_column(default=False)
@@ -46,7 +46,7 @@ class User(Base):
 
 
 class Identity(Base):
-    """How somebody else vouches for a person: the issuer of OpenID Connect and its `sub`, or a hub and its user name."""
+    """An external identity: an OpenID Connect issuer and `sub`, or a hub and user name."""
 
     __tablename__ = "identity"
     issuer: Mapped[str] = mapped_column(primary_key=True)
@@ -55,8 +55,6 @@ class Identity(Base):
 
 
 class Password(Base):
-    """The argon2 hash of a local account's password."""
-
     __tablename__ = "password"
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True)
     hash: Mapped[str]
@@ -64,7 +62,7 @@ class Password(Base):
 
 
 class Login(Base):
-    """One browser that is signed in; `digest` is of its cookie."""
+    """A signed-in browser; `digest` is the cookie's."""
 
     __tablename__ = "login"
     digest: Mapped[str] = mapped_column(primary_key=True)
@@ -77,7 +75,7 @@ class Login(Base):
 
 
 class Token(Base):
-    """A key to the REST API that a person made for a script; it may do less than the person (`scopes`)."""
+    """An API token; `scopes` restrict it."""
 
     __tablename__ = "token"
     id: Mapped[NewId]
@@ -92,8 +90,7 @@ class Token(Base):
 
 
 class Invitation(Base):
-    """A link by which somebody makes an account, once; into a project with a role, or as an administrator. One for a
-    `user_id` lets that person alone set a new password."""
+    """A single-use link for an account, a project role or administration; with `user_id` a password reset."""
 
     __tablename__ = "invitation"
     digest: Mapped[str] = mapped_column(primary_key=True)
@@ -109,7 +106,7 @@ class Invitation(Base):
 
 
 class Project(Base):
-    """Plans, rooms, programs and jobs that belong together, and the people who may see them. Each person has one alone: `personal_of`."""
+    """A group of plans, rooms, programs, jobs and members. Each user has one personal project: `personal_of`."""
 
     __tablename__ = "project"
     id: Mapped[NewId]
@@ -122,7 +119,7 @@ class Project(Base):
 
 
 class Member(Base):
-    """A person's role in a project: student, viewer, editor, runner, owner; each may do what those before it may."""
+    """A user's role in a project: student, viewer, editor, runner, owner, in increasing order."""
 
     __tablename__ = "member"
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -132,8 +129,7 @@ class Member(Base):
 
 
 class RegisteredProgram(Base):
-    """A program of the team's own: a commit of a git repository, or a wheel. Its code runs only once an owner has `approved` it, and only
-    in a sandbox. `digest` is of the files that were fetched: what was approved is what runs."""
+    """A program, run after an owner `approved` its files: `digest` ensures that they are what runs."""
 
     __tablename__ = "program"
     __table_args__ = (UniqueConstraint("project_id", "name"),)
@@ -144,7 +140,7 @@ class RegisteredProgram(Base):
     kind: Mapped[str]  # "git" or "wheel"
     locator: Mapped[str]  # the repository's address and commit, or the wheel's file name
     digest: Mapped[str | None]
-    size: Mapped[int] = mapped_column(default=0)  # bytes of the files that were fetched
+    size: Mapped[int] = mapped_column(default=0)  # bytes of the fetched files
     state: Mapped[str] = mapped_column(default="added")  # "added", "fetched", "approved", "withdrawn", "failed"
     problem: Mapped[str] = mapped_column(Text, default="")
     by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
@@ -154,7 +150,7 @@ class RegisteredProgram(Base):
 
 
 class StoredPlan(Base):
-    """A plan document, by the SHA-256 of its canonical text. It never changes. What stands beside the document is for searching."""
+    """An immutable plan document by the SHA-256 of its canonical text. The other columns are for searching."""
 
     __tablename__ = "plan"
     digest: Mapped[str] = mapped_column(primary_key=True)
@@ -169,7 +165,7 @@ class StoredPlan(Base):
 
 
 class GalleryEntry(Base):
-    """A plan as somebody put it into a project's gallery; `forked_from` is the entry that it began as."""
+    """A plan in a project's gallery; `forked_from` is the entry it was copied from."""
 
     __tablename__ = "entry"
     id: Mapped[NewId]
@@ -185,8 +181,7 @@ class GalleryEntry(Base):
 
 
 class StoredFigures(Base):
-    """What a tier says of a plan: peak bytes, bytes sent, seconds of a step, whether it fits; `thumbnail` is an SVG. `version` is the
-    workbench's, whose figures they are."""
+    """A plan's figures at one tier; `thumbnail` is an SVG, `version` is the workbench's."""
 
     __tablename__ = "figures"
     digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), primary_key=True)
@@ -199,13 +194,13 @@ class StoredFigures(Base):
 
 
 class StoredRoom(Base):
-    """A session that several people edit. `first` is the plan it began with; what happened since is its log."""
+    """A room for shared editing: `first` is the initial plan; later changes are in the log."""
 
     __tablename__ = "room"
     id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     name: Mapped[str]
-    program_id: Mapped[str | None] = mapped_column(ForeignKey("program.id"))  # none: a program of the zoo
+    program_id: Mapped[str | None] = mapped_column(ForeignKey("program.id"))  # `None` for zoo models
     first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
     by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     created: Mapped[Present]
@@ -214,8 +209,7 @@ class StoredRoom(Base):
 
 
 class LogEntry(Base):
-    """One thing that happened in a room, in the one order that all saw it in: `seq` counts from 1 without a gap. `kind` says what `body`
-    holds (`team.planning.room_log`). `digest` is of the plan that was present afterwards."""
+    """A room's log entry; `seq` counts from 1 without gaps, `digest` is of the present plan afterwards."""
 
     __tablename__ = "log"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
@@ -228,8 +222,6 @@ class LogEntry(Base):
 
 
 class Comment(Base):
-    """What somebody wrote on a node of a room's history."""
-
     __tablename__ = "comment"
     id: Mapped[NewId]
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"))
@@ -242,8 +234,7 @@ class Comment(Base):
 
 
 class StoredJob(Base):
-    """A command line that runs a plan, or compiles it, where the team's devices are. `native` is its id there; its events are in a folder
-    of its own, named by `id`."""
+    """A job on the team's devices. `native` is the engine's ID; events are in the folder named by `id`."""
 
     __tablename__ = "job"
     id: Mapped[NewId]
@@ -265,7 +256,7 @@ class StoredJob(Base):
 
 
 class Share(Base):
-    """A link with a secret in it, which gives whoever is signed in a role in one room, or lets anybody read one plan."""
+    """A secret link that gives signed-in users a role in a room, or lets anybody read a plan."""
 
     __tablename__ = "share"
     id: Mapped[NewId]
@@ -281,7 +272,7 @@ class Share(Base):
 
 
 class Guest(Base):
-    """Somebody who opened a link to a room, and has its role there as long as the link holds."""
+    """A user who opened a link to a room, and has its role while the link is valid."""
 
     __tablename__ = "guest"
     share_id: Mapped[str] = mapped_column(ForeignKey("share.id"), primary_key=True)
@@ -290,9 +281,11 @@ class Guest(Base):
 
 
 class Assignment(Base):
-    """An exercise as it was handed to a class: its document, the plan that it begins with, and until when answers count. `zone` is the time
-    zone that the deadline was said in, `size` how many students work together at most, `ranked` the question whose plans are compared by
-    all, if there is one. `outline` is what is shown of the exercise: its title, points and questions."""
+    """An exercise handed out to a class, with its initial plan and deadline.
+
+    `zone` is the deadline's time zone, `size` the maximum group size, `ranked` the question whose plans are ranked, if
+    any. `outline` has the exercise's title, points and questions.
+    """
 
     __tablename__ = "assignment"
     id: Mapped[NewId]
@@ -312,8 +305,7 @@ class Assignment(Base):
 
 
 class Baseline(Base):
-    """A plan that those of a class are compared with: data parallelism alone, the best of the recipes, what a search found. Without a
-    `digest` there is none: `reason` says why, or the search is the job `job_id`. `right` is whether it answers the question."""
+    """A plan to compare with. Without `digest`, `reason` says why, or `job_id` is searching."""
 
     __tablename__ = "baseline"
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
@@ -327,21 +319,20 @@ class Baseline(Base):
 
 
 class StudentWork(Base):
-    """The work of a student, or of a few together, on an assignment, and the room that it is done in. `card` and `thumbnail` are what the
-    wall shows of the plan now; `remark` and `points` are the teacher's: points in place of those that were reached, if any."""
+    """Work of a student or group in a room. `card` is for the wall; `points` override the reached score."""
 
     __tablename__ = "work"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), index=True)
     card: Mapped[dict[str, Any]] = mapped_column(default=dict)
     thumbnail: Mapped[str] = mapped_column(Text, default="")
-    shown: Mapped[float | None]  # when the card was made
+    shown: Mapped[float | None]  # time of the card
     remark: Mapped[str] = mapped_column(Text, default="")
     points: Mapped[float | None]
 
 
 class Participant(Base):
-    """Who works on an assignment, and in which room: one for each person and assignment. It gives the role of an editor in that room."""
+    """A user's room for an assignment, one per user and assignment. It gives the role of an editor in that room."""
 
     __tablename__ = "participant"
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
@@ -351,7 +342,7 @@ class Participant(Base):
 
 
 class GivenAnswer(Base):
-    """An answer to a question of an assignment, and its verdict; `digest` is of the plan, where it is one. A `late` one does not count."""
+    """An answer to a question with its verdict; `digest` is of a submitted plan. A `late` answer does not count."""
 
     __tablename__ = "answer"
     id: Mapped[NewId]
@@ -359,7 +350,7 @@ class GivenAnswer(Base):
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     question: Mapped[str]
     attempt: Mapped[int]
-    text: Mapped[str] = mapped_column(Text, default="")  # of an answer that is no plan
+    text: Mapped[str] = mapped_column(Text, default="")  # of an answer that is not a plan
     digest: Mapped[str | None] = mapped_column(ForeignKey("plan.digest"))
     score: Mapped[float]
     most: Mapped[float]
@@ -369,7 +360,7 @@ class GivenAnswer(Base):
 
 
 class TeamHardware(Base):
-    """A kind of hardware as the team has it: how many devices, at which price per device and hour, run by which engine."""
+    """A project's hardware: number of devices, price per device-hour, and engine."""
 
     __tablename__ = "catalogue"
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -382,16 +373,13 @@ class TeamHardware(Base):
 
 
 class Setting(Base):
-    """A limit or a choice that an administrator set."""
-
     __tablename__ = "setting"
     key: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[dict[str, Any]]
 
 
 class AuditEntry(Base):
-    """Who did what to what, and when: it is only added to. `user_id` is empty for somebody who was not signed in, `project_id` where it
-    concerns the whole server."""
+    """An append-only entry. `user_id` is empty without a sign-in, `project_id` if it concerns the whole server."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -402,6 +390,3 @@ class AuditEntry(Base):
     subject: Mapped[str] = mapped_column(default="")
     details: Mapped[dict[str, Any]] = mapped_column(default=dict)
     address: Mapped[str] = mapped_column(default="")
-
-
-Figures, Room, Job, CatalogueEntry = StoredFigures, StoredRoom, StoredJob, TeamHardware  # names that other rooms have classes of

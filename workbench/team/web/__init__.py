@@ -1,1 +1,1 @@
-"""What all pages and answers of the server share: the handler they begin with, templates, security headers, health."""
+"""Shared parts of pages and API: base handler, templates, security headers, health checks."""

@@ -1,5 +1,4 @@
-"""The Tornado application of the server's own pages, what its log says of a request, and how it says that it lives, is ready and how it
-is."""
+"""The Tornado application of pages and API, its request log, health checks and metrics."""
 
 import asyncio
 import logging
@@ -8,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
-from tornado.web import Application, RequestHandler
+from tornado.web import RequestHandler
 
 from workbench.app.processes.child_table import health_report
 from workbench.team.web.base_handler import MissingPageHandler, TeamHandler
@@ -19,7 +18,7 @@ _log = logging.getLogger("workbench.team.requests")
 
 
 def shown_path(path: str) -> str:
-    """A path as the log has it: without the secret of a link, and without a query, where codes and searches are.
+    """Return a path for the log, without secrets of links and without the query, which has codes and searches.
 
     >>> shown_path("/team/invite/abc"), shown_path("/p/vision/")
     ('/team/invite/...', '/p/vision/')
@@ -28,7 +27,6 @@ def shown_path(path: str) -> str:
 
 
 def application_settings(services: TeamServices) -> dict[str, Any]:
-    """Settings that every application of the server has."""
     figures = ServerFigures(services)
 
     def log_function(handler: RequestHandler) -> None:
@@ -39,24 +37,14 @@ def application_settings(services: TeamServices) -> dict[str, Any]:
     return {"team": services, "figures": figures, "log_function": log_function, "default_handler_class": MissingPageHandler}
 
 
-def with_prefix(routes: list[tuple[Any, ...]], prefix: str) -> list[tuple[Any, ...]]:
-    return [(re.escape(prefix) + route[0], *route[1:]) for route in routes]
-
-
-def team_application(services: TeamServices, routes: list[tuple[Any, ...]]) -> Application:
-    return Application(with_prefix(routes, services.prefix), **application_settings(services))
-
-
-# Whether the server lives, whether it is ready to work, and its figures for those who watch it.
+# Liveness, readiness and metrics.
 #
-# No figure has a person's name, or that of a plan, in its labels.
+# Labels of metrics have no names of users or plans.
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerFigures:
-    """The figures of one server, in a registry of their own."""
-
     def __init__(self, services: TeamServices) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self.requests = Counter("workbench_requests", "Requests answered", ["method", "status"], registry=self.registry)
@@ -68,16 +56,15 @@ class ServerFigures:
             Gauge(name, help_text, registry=self.registry).set_function(read)
 
     def observe(self, handler: RequestHandler) -> None:
-        """Count a request; `log_function` of an application calls it."""
         self.requests.labels(handler.request.method or "", f"{handler.get_status() // 100}xx").inc()
         self.seconds.observe(handler.request.request_time())
 
 
 class AliveHandler(TeamHandler):
-    """`/healthz`: the process answers, and says which of its children are missing; 503 where one that it needs does not come back."""
+    """`/healthz`: liveness and missing child processes; 503 if a required one does not come back."""
 
     async def prepare(self) -> None:
-        """Anybody may ask, of whatever site: nothing is asked of the store."""
+        """Accept any request from any site: the store is not queried."""
 
     def get(self) -> None:
         report, is_alive = health_report(self.server.children())
@@ -85,14 +72,14 @@ class AliveHandler(TeamHandler):
 
 
 class ReadyHandler(TeamHandler):
-    """`/readyz`: the store answers, and so would a planner and the queue where there are some; 503 otherwise."""
+    """`/readyz`: readiness of store, planner and queue; 503 if one is not ready."""
 
     async def prepare(self) -> None:
-        """Anybody may ask: the answer holds three words."""
+        """Accept any request: the answer has three flags only."""
 
     async def get(self) -> None:
-        found = await self._probe()
-        self.write_json(found, 200 if all(found.values()) else 503)
+        states = await self._probe()
+        self.write_json(states, 200 if all(states.values()) else 503)
 
     async def _probe(self) -> dict[str, bool]:
         server = self.server
@@ -102,7 +89,7 @@ class ReadyHandler(TeamHandler):
 
 
 class FiguresHandler(TeamHandler):
-    """`/metrics`: for administrators, or whoever can reach the server where that is set."""
+    """`/metrics`: for administrators, or for everybody with `open_metrics`."""
 
     async def get(self) -> None:
         if not self.server.open_metrics:

@@ -1,10 +1,10 @@
-"""The handler that all pages and answers of the server begin with: who is behind the request, and how an error is said.
+"""The base handler of pages and API: authentication and error responses.
 
 **Invariants**
 
-- A request that changes something and is signed in by a cookie comes from this server's own pages.
-- A `WorkbenchError` is said in its own words; of anything else a visitor sees a number, under which the log has it.
-- Nothing is kept in a cache.
+- A state-changing request authenticated by a cookie comes from this server's own pages.
+- A `WorkbenchError` is shown with its message; for other errors users see a request ID that the log has too.
+- Responses are not cached.
 """
 
 import asyncio
@@ -32,16 +32,15 @@ from workbench.team.web.team_services import TeamServices
 
 _TEAM = Path(__file__).parents[1]
 FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates", _TEAM / "api" / "templates")
-"""Where a template is looked for: `base.html` of the pages comes before that of this room."""
+"""Template folders in search order: `base.html` of the pages comes before the one of this package."""
 
 
 @cache
 def page_environment() -> Environment:
-    """The one environment of all pages."""
-    loader = FileSystemLoader([str(each) for each in FOLDERS])
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= PAGE_FILTERS
-    return made
+    loader = FileSystemLoader([str(folder) for folder in FOLDERS])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= PAGE_FILTERS
+    return environment
 
 
 BEARER = "bearer"
@@ -68,13 +67,13 @@ _KINDS = {
     503: "unavailable",
     507: "disk_full",
 }
-"""What an error of the API is called, by its status; of the others it is "invalid" or "failed"."""
+"""API error kinds by status; others are "invalid" or "failed"."""
 
 _log = logging.getLogger(__name__)
 
 
 class TeamHandler(BodyHandler):
-    """`self.server` is what it works with, `self.principal` the person behind the request, or `None`."""
+    """Base handler: `self.server` has the services, `self.principal` the authenticated user or `None`."""
 
     principal: Principal | None = None
 
@@ -84,12 +83,11 @@ class TeamHandler(BodyHandler):
 
     @property
     def server(self) -> TeamServices:
-        found: TeamServices = self.application.settings["team"]
-        return found
+        services: TeamServices = self.application.settings["team"]
+        return services
 
     @property
     def is_api(self) -> bool:
-        """Whether the answer is JSON, errors too."""
         return self.request.path.startswith(f"{self.server.prefix}/api/")
 
     def set_default_headers(self) -> None:
@@ -98,7 +96,7 @@ class TeamHandler(BodyHandler):
             self.set_header(name, value)
 
     async def prepare(self) -> None:
-        """Refuse foreign and too large requests, and find the person behind this one."""
+        """Reject foreign and too large requests, and authenticate the user."""
         if self.server.behind_proxy:
             self.request.remote_ip = forwarded_address(self.request.headers.get("X-Forwarded-For", ""))
         await super().prepare()
@@ -107,7 +105,6 @@ class TeamHandler(BodyHandler):
             self.hold_body(self.principal.user_id)
 
     async def _identify(self) -> None:
-        """Find the person behind the request. Raises `NotSignedInError` for a token that is not good, `ForbiddenError` for another site."""
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == BEARER:
             self.principal = await asyncio.to_thread(principal_of_token, self.server.store, token.strip())
@@ -119,7 +116,7 @@ class TeamHandler(BodyHandler):
             self.principal = await asyncio.to_thread(principal_of_login, self.server.store, cookie)
 
     def require_principal(self, scope: str = "read") -> Principal:
-        """The person behind the request. Raises `NotSignedInError`, and `ForbiddenError` for a token without the scope."""
+        """Return the authenticated user. Raises `NotSignedInError`, and `ForbiddenError` for a token without the scope."""
         if self.principal is None:
             raise NotSignedInError
         if not self.principal.has_scope(scope):
@@ -127,11 +124,10 @@ class TeamHandler(BodyHandler):
         return self.principal
 
     def require_admin(self, scope: str = "manage") -> Principal:
-        """The administrator behind the request. Raises `NotSignedInError`, or `ForbiddenError`."""
-        found = self.require_principal(scope)
-        if not found.admin:
+        principal = self.require_principal(scope)
+        if not principal.admin:
             raise ForbiddenError("This is for administrators of the server.", ["ask one of them"])
-        return found
+        return principal
 
     def write_json(self, value: object, status: int = 200) -> None:
         self.set_status(status)
@@ -139,22 +135,19 @@ class TeamHandler(BodyHandler):
         self.finish(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
     def write_page(self, template: str, status: int = 200, **values: object) -> None:
-        """Answer with a page; templates know `path` (an address within the server), `principal`, and what is given."""
+        """Render a page; templates get `path` (address within the server), `principal` and the given values."""
         self.set_status(status)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         shared = {"path": self.path_to, "principal": self.principal, "request_id": self.request_id}
         self.finish(page_environment().get_template(template).render({**shared, **values}))
 
     def path_to(self, path: str) -> str:
-        """The address of a path such as `/login`, under the server's prefix."""
         return self.server.prefix + path
 
     def redirect_to(self, path: str) -> None:
-        """Send the browser to a path such as `/login` of this server."""
         self.redirect(self.path_to(path))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say what went wrong; a visitor who is not signed in is sent to do so."""
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
         error = as_database_problem(error) or error
         if isinstance(error, TooManyAttemptsError):
@@ -171,7 +164,7 @@ class TeamHandler(BodyHandler):
             self.write_page("error.html", status, message=message, ways_out=ways_out, error_status=status)
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """What a person can mend is not the log's business; the rest is there under the request's number."""
+        """Log unexpected errors with the request ID; errors that users can fix are not logged."""
         if isinstance(value, (WorkbenchError, HTTPError)):
             return
         _log.error("Request %s (%s %s) failed.", self.request_id, self.request.method, self.request.path, exc_info=(typ, value, tb))
@@ -180,24 +173,27 @@ class TeamHandler(BodyHandler):
         if isinstance(error, WorkbenchError):
             return error.message, list(error.ways_out)
         if status == 404:
-            return "There is nothing at this address.", ["begin at the first page"]
+            return "No page has this address.", ["go to the home page"]
         if status == 405:
             return f"{self.request.method} means nothing at this address.", []
         if isinstance(error, MissingArgumentError):
             return f"`{error.arg_name[:80]}` is missing.", []
         if isinstance(error, HTTPError) and status < 500:
-            return error.log_message or "The request is not one that this server understands.", []
-        return f"This failed; it is request {self.request_id} in the server's log.", ["try again", "tell an administrator the number"]
+            return error.log_message or "The server does not support this request.", []
+        return f"The request failed; the server log has it as request {self.request_id}.", [
+            "try again",
+            "give an administrator this number",
+        ]
 
 
 def _status_of(error: BaseException | None, status: int) -> int:
     if isinstance(error, WorkbenchError):
-        return next((found for kind, found in _STATUS.items() if isinstance(error, kind)), 400)
+        return next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
     return status
 
 
 class MissingPageHandler(TeamHandler):
-    """Any other address: `default_handler_class` of the application."""
+    """Respond 404 to unknown addresses; the application's `default_handler_class`."""
 
     async def prepare(self) -> None:
         await super().prepare()

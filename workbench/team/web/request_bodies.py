@@ -1,12 +1,12 @@
-"""The body of a request: read up to the limit of its handler, and parsed only after `prepare` has let the request in.
+"""Read request bodies up to their handler's limit, and parse them only after `prepare` accepted the request.
 
 **Invariants**
 
-- `prepare` runs once the headers are there. A request that it refuses, or that announces more than `largest_body`, is answered before its
-  body is read; its connection is then closed.
-- No more than `largest_body` bytes are kept, whatever the request announced.
+- `prepare` runs after the headers. A request that it rejects, or that announces more than `largest_body`, is answered
+  before its body is read, and its connection is closed.
+- At most `largest_body` bytes are kept, whatever the request announced.
 - A body that takes longer than its size allows closes its connection.
-- A long body is parsed in a thread. Of one person at most `MOST_AT_ONCE` are read at a time.
+- A long body is parsed in a thread. At most `MOST_AT_ONCE` long bodies of one user are read concurrently.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from workbench.units import format_bytes
 
 Parsed = TypeVar("Parsed")
 MOST_AT_ONCE = 4
-"""Long bodies of one person that are in memory at a time."""
+"""Long bodies of one user that are in memory concurrently."""
 
 
 class TooLargeError(WorkbenchError):
-    """A request with a larger body than its handler reads."""
+    """The body exceeds its handler's limit."""
 
     def __init__(self, size: int, largest: int) -> None:
-        super().__init__(f"The request has {format_bytes(size)} or more; at most {format_bytes(largest)} are read here.", ["send less"])
+        super().__init__(f"The request has at least {format_bytes(size)}; the limit is {format_bytes(largest)}.", ["send less"])
 
 
 class TooManyBodiesError(WorkbenchError):
-    """One person sends many long bodies at a time."""
+    """A user sends too many long bodies concurrently."""
 
     def __init__(self) -> None:
-        super().__init__(f"You send {MOST_AT_ONCE} large requests already; no more are read at a time.", ["wait until one is done"])
+        super().__init__(f"You are already sending {MOST_AT_ONCE} large requests, which is the limit.", ["wait until one is done"])
 
 
 @stream_request_body
@@ -51,45 +51,43 @@ class BodyHandler(RequestHandler):
 
     def initialize(self) -> None:
         self._body = bytearray()
-        self._held_for = ""  # the person whose long body this is
+        self._held_for = ""  # the user whose long body is counted
 
     @property
     def largest_body(self) -> int:
-        """The largest body that this request may have, in bytes."""
         return SMALL_BODY
 
     @property
     def announced_body(self) -> int | None:
-        """The bytes of the body as the headers announce them, 0 if there is none; `None` where they do not say, as of one in chunks."""
+        """Announced body size in bytes, 0 without a body; `None` if unknown, as for chunked bodies."""
         text = "" if "Transfer-Encoding" in self.request.headers else self.request.headers.get("Content-Length", "0")
         return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
     async def prepare(self) -> None:
-        """Refuse a body that is announced as too large. Raises `TooLargeError`."""
+        """Reject a body announced as too large. Raises `TooLargeError`."""
         if (self.announced_body or 0) > self.largest_body:
             raise TooLargeError(self.announced_body or 0, self.largest_body)
         if self.request.connection is not None:
-            self.request.connection.set_max_body_size(sys.maxsize)  # type: ignore[attr-defined]  # `data_received` counts, with a message
+            self.request.connection.set_max_body_size(sys.maxsize)  # type: ignore[attr-defined]  # `data_received` enforces the limit with a message
             self.request.connection.set_body_timeout(body_seconds(self.largest_body))  # type: ignore[attr-defined]
 
     @property
     def is_long(self) -> bool:
-        """Whether the body may be more than a small one."""
         return self.announced_body is None or self.announced_body > SMALL_BODY
 
     def hold_body(self, user_id: str) -> None:
-        """Count a long body as this person's until the request is done. Raises `TooManyBodiesError`."""
-        held: Counter[str] = self.application.settings.setdefault("held_bodies", Counter())
+        """Count a long body for the user until the request is done. Raises `TooManyBodiesError`."""
+        counts: Counter[str] = self.application.settings.setdefault("held_bodies", Counter())
         if self.is_long:
-            if held[user_id] >= MOST_AT_ONCE:
+            if counts[user_id] >= MOST_AT_ONCE:
                 raise TooManyBodiesError
-            held[user_id] += 1
+            counts[user_id] += 1
             self._held_for = user_id
 
     def _release_body(self) -> None:
         if self._held_for:
-            held: Counter[str] = self.application.settings["held_bodies"]
-            held -= Counter({self._held_for: 1})  # which leaves out who has none
+            counts: Counter[str] = self.application.settings["held_bodies"]
+            counts -= Counter({self._held_for: 1})  # subtraction drops zero counts
             self._held_for = ""
 
     def on_finish(self) -> None:
@@ -100,7 +98,6 @@ class BodyHandler(RequestHandler):
         self._release_body()
 
     def data_received(self, chunk: bytes) -> None:
-        """Keep a part of the body, or answer that there are too many bytes."""
         self._body += chunk
         if len(self._body) > self.largest_body:
             error = TooLargeError(len(self._body), self.largest_body)
@@ -108,13 +105,12 @@ class BodyHandler(RequestHandler):
             self.send_error(413, exc_info=(TooLargeError, error, None))
 
     def finish(self, chunk: Any = None) -> Any:
-        """Say that the connection closes where the body was not read."""
+        """Announce that the connection closes if the body was not read."""
         if not is_body_read(self.request):
             self.set_header("Connection", "close")
         return super().finish(chunk)
 
     async def read_json(self) -> Any:
-        """Parse the body as JSON; `None` if there is no body. Raises `WorkbenchError`."""
         if not self._body:
             return None
         try:

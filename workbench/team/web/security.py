@@ -1,4 +1,4 @@
-"""Which requests a handler refuses before it looks at them, the headers of each of its answers, and where it never leads to."""
+"""Origin checks, security headers, and safe redirect targets."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -10,31 +10,28 @@ from workbench.team.access import ForbiddenError
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OWN_SITE = "same-origin"
 
-_FOREIGN = "This server changes nothing for pages of other sites, and a request that changes something says where it is from."
-_ADDRESS = "is the server's public address set as people type it?"
+_FOREIGN = "The server rejects changes from pages of other sites and changes without an `Origin`."
+_ADDRESS = "check that the public address of the server is the one in the browser"
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; "
-    "style-src 'self' 'unsafe-inline'; "  # widths and colours of drawings are in attributes, as on the board
+    "style-src 'self' 'unsafe-inline'; "  # drawings set widths and colours in attributes, as on the board
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""What a page around the boards may load: no inline script at all."""
+"""Content security policy of pages around the boards: no inline scripts."""
 
 
 def page_headers() -> dict[str, str]:
-    """The headers of every answer of the server's own handlers.
-
-    Pages say where they are from to this server, and to no other: without that a form of theirs has the origin `null`.
-    """
-    own = {"Content-Security-Policy": PAGE_POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-    return {**security_headers("", framed=False), **own}
+    """Return the headers of all responses. Without this referrer policy, forms would have the origin `null`."""
+    headers = {"Content-Security-Policy": PAGE_POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+    return {**security_headers("", framed=False), **headers}
 
 
 def verify_origin(method: str, headers: Mapping[str, str], own_origins: frozenset[str]) -> None:
-    """Raises `ForbiddenError` for a request which another site made a browser send.
+    """Raise `ForbiddenError` for a request that another site made a browser send.
 
-    A request that changes something must say that it is from this server's own page: a form of another site may sign somebody in to an
-    account that is not theirs, so that this holds of visitors too.
+    State-changing requests must come from this server's own pages, also without a login: another site's form could sign
+    a visitor in to a foreign account.
     """
     if method in SAFE_METHODS:
         refusal = judge_request("GET", headers, "", None)
@@ -48,8 +45,8 @@ def verify_origin(method: str, headers: Mapping[str, str], own_origins: frozense
 
 
 def forwarded_address(given: str) -> str:
-    """The address that the nearest proxy wrote, the last of `X-Forwarded-For`: those before it are whatever the visitor said. Empty where
-    it wrote none.
+    """Return the last address in `X-Forwarded-For`, written by the nearest proxy; earlier ones are the client's claim.
+    Empty without one.
 
     >>> forwarded_address("198.51.100.7, 192.0.2.1"), forwarded_address("unknown"), forwarded_address("")
     ('192.0.2.1', '', '')
@@ -65,15 +62,14 @@ _LONGEST = 2000
 
 
 def local_path(text: str, prefix: str) -> str:
-    """The path, with its query, that `text` names within the server; its first page for anything else.
-
-    Browsers read a backslash as a slash and leave out tabs and line breaks, so `/\\evil.example` and `/\\t/evil.example` are other servers.
+    r"""Return `text` if it is a path within the server, else the first page. Browsers read a backslash as a slash and
+    drop tabs and line breaks, so `/\evil.example` and `/\t/evil.example` are other servers.
 
     >>> local_path("/room/a?b=c", ""), local_path("//evil.example/", ""), local_path("https://evil.example/", ""), local_path("/a", "/team")
     ('/room/a?b=c', '/', '/', '/team/')
     """
     home = f"{prefix}/"
-    if not text.startswith("/") or len(text) > _LONGEST or "\\" in text or any(ord(each) <= 0x20 or ord(each) == 0x7F for each in text):
+    if not text.startswith("/") or len(text) > _LONGEST or "\\" in text or any(ord(char) <= 0x20 or ord(char) == 0x7F for char in text):
         return home
     try:
         parts = urlsplit(text)

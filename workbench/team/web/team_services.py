@@ -1,4 +1,4 @@
-"""What the handlers of the server work with: one frozen record, made at the start, in `application.settings["team"]`."""
+"""Interfaces and records that handlers use, in one frozen `TeamServices` at `application.settings["team"]`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class DescribedPlan:
-    """What a planner says of a plan document: its canonical text and that text's digest, what the gallery searches by, and figures by tier
-    ("planned", "partitioned"): `peak_bytes`, `sent_bytes`, `step_seconds` and `fits`, each `None` where the tier does not say;
-    `thumbnail` is an SVG of its layout."""
+    """A planner's description of a plan document.
+
+    `digest` is of the canonical `document`. `figures` maps tiers ("planned", "partitioned") to `peak_bytes`,
+    `sent_bytes`, `step_seconds` and `fits`, each `None` if unknown. `thumbnail` is an SVG of the layout.
+    """
 
     document: str
     digest: str
@@ -35,8 +37,7 @@ class DescribedPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadExercise:
-    """What a planner says of an exercise: `outline` is its `name`, `title`, `points` and `questions`, each with `name`, `kind`, `points`
-    and `ask`; `first` is the plan that it begins with."""
+    """An exercise's `name`, `title`, `points` and `questions` in `outline`, and its initial plan."""
 
     outline: Mapping[str, Any]
     first: DescribedPlan
@@ -44,8 +45,7 @@ class ReadExercise:
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """An answer to a question, a `plan` or a `text`, and its verdict: `checks`, each with `what`, `is_met`, `reason`, `points` and
-    `hidden`, and `hints`."""
+    """An answer with its verdict: `hints`, and `checks` (`what`, `is_met`, `reason`, `points`, `hidden`)."""
 
     question: str
     attempt: int
@@ -58,8 +58,7 @@ class GradedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRoom:
-    """What was done in a room: `steps`, each with `text`, `name`, `mesh`, `layout` and `figures` of the plan after it, and the `present`
-    plan."""
+    """The `steps` of a room, each with `text`, `name`, `mesh`, `layout` and `figures`, and the `present` plan."""
 
     steps: Sequence[Mapping[str, Any]]
     present: DescribedPlan
@@ -67,8 +66,7 @@ class ReplayedRoom:
 
 @dataclass(frozen=True, slots=True)
 class FoundBaseline:
-    """What plans are compared with: `name` is "start", "data_parallel", "recipe" or "search", `detail` which recipe. Without a plan the
-    reason says why there is none; with one that is not `right`, which goal it misses."""
+    """A baseline; `reason` says why there is no plan, or which goal a plan that is not `right` misses."""
 
     name: str
     detail: str
@@ -79,7 +77,7 @@ class FoundBaseline:
 
 @dataclass(frozen=True, slots=True)
 class FoundBaselines:
-    """The plan that a question starts from, the decisions of it that a search may not change, and what plans are compared with."""
+    """The initial plan of a question, the decisions that a search may not change, and the baselines."""
 
     start: DescribedPlan
     pins: Mapping[str, str]
@@ -87,44 +85,43 @@ class FoundBaselines:
 
 
 class Planner(Protocol):
-    """Whoever can import JAX: a process apart."""
+    """A service that uses JAX in other processes."""
 
     def is_ready(self) -> bool:
-        """Whether it would answer."""
+        """Return whether it can answer."""
 
     def children(self) -> States:
-        """How its processes are."""
+        """Return the states of its processes."""
 
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
-        """Validate a document, with the program that it names unless that is of the zoo. Raises `WorkbenchError`."""
+        """Validate and describe a document; `program` is its registered program, if any. Raises `WorkbenchError`."""
 
     async def ask(self, kind: type[Answer], name: str, **given: Any) -> Answer:
-        """The answer to a question about the zoo, one of `team.planning.room_process.ANSWERS`, which says what is `given`. Raises
-        `WorkbenchError`."""
+        """Ask a question of `team.planning.room_process.ANSWERS`, with its arguments `given`. Raises `WorkbenchError`."""
 
 
 class Rooms(Protocol):
-    """The rooms that are open."""
+    """The open rooms."""
 
     def count(self) -> int:
-        """How many."""
+        """Return the number of open rooms."""
 
     def children(self) -> States:
-        """How their processes are."""
+        """Return the states of their processes."""
 
     def people_in(self, room_id: str) -> Sequence[str]:
-        """The ids of the people who have a room open now."""
+        """Return the IDs of users who have a room open."""
 
     async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
-        """Send a plan (`team.rooms.room_records.PushedPlan`) into rooms, open or not."""
+        """Send a plan (`team.rooms.room_records.PushedPlan`) to rooms, open or not."""
 
     async def changed(self, room_ids: Sequence[str]) -> None:
-        """Roles, comments or the deadline of these rooms may be others now, or they were closed: show what the store has."""
+        """Refresh rooms after changes of roles, comments, deadlines or closing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What somebody asks a job for, as in `team.jobs.job_spec.JobSpec`; `program_id` is of the approved program that the plan names."""
+    """A requested job, as in `team.jobs.job_spec.JobSpec`; `program_id` is the approved program of the plan."""
 
     project_id: str
     author_id: str
@@ -144,47 +141,47 @@ class JobRequest:
 
 
 class JobService(Protocol):
-    """Whoever takes jobs from the queue."""
+    """The job queue."""
 
     def is_ready(self) -> bool:
-        """Whether jobs would start."""
+        """Return whether jobs can start."""
 
     def children(self) -> States:
-        """How what follows them is."""
+        """Return the states of the threads that follow jobs."""
 
     async def submit(self, request: JobRequest) -> str:
-        """Put a job into the queue; its id. Raises `WorkbenchError` for an engine that is not here, or more than is allowed."""
+        """Queue a job and return its ID. Raises `WorkbenchError` for an unknown engine or exceeded limits."""
 
     async def cancel(self, job_id: str) -> None:
-        """Ask for a job to be ended; one that has ended stays as it is."""
+        """Request the end of a job; an ended job is unchanged."""
 
     async def events(self, job_id: str, after: int, most: int) -> Sequence[Mapping[str, Any]]:
-        """The events of a job from number `after + 1` on, each with its number as `seq`."""
+        """Return at most `most` events of a job after number `after`, each with its number `seq`."""
 
 
 class Programs(Protocol):
-    """Whoever fetches, keeps and shows the programs of projects. Each method answers when the row of the program says so."""
+    """Registered programs of projects. Each method returns after the program's row is updated."""
 
     async def add(
         self, project_id: str, author_id: str, name: str, target: str, kind: Literal["git", "wheel"], locator: str, wheel: bytes | None
     ) -> str:
-        """Register a program and fetch its files; its id. Raises `WorkbenchError` for a name that is taken, or what cannot be fetched."""
+        """Register and fetch a program, and return its ID. Raises `WorkbenchError` for a taken name or a failed fetch."""
 
     async def approve(self, program_id: str, approver_id: str, digest: str) -> None:
-        """Let it run. Raises `WorkbenchError` if the files that were fetched have another digest than the one that was seen."""
+        """Approve a program to run. Raises `WorkbenchError` unless the files have this digest."""
 
-    async def withdraw(self, program_id: str, author_id: str) -> None:
-        """Let it run no more."""
+    async def withdraw(self, program_id: str) -> None:
+        """Withdraw a program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamServices:
-    """`address` is the server as people reach it, `https://plans.example.org/prefix`; `secret_key` signs the sessions of pages and the
-    cookies of a sign-in under way. What is `None` is not there: a server for the gallery alone has no planner.
+    """The services of a server. `address` is public, such as `https://plans.example.org/prefix`; `secret_key` signs
+    page sessions and sign-in cookies. Unavailable services are `None`; a gallery-only server has no planner.
 
     **Invariants**
 
-    - `prefix` is empty or begins with `/`, and does not end with one; it is the path of `address`.
+    - `prefix` is the path of `address`: empty, or with a leading and no trailing `/`.
     """
 
     store: Store
@@ -198,20 +195,19 @@ class TeamServices:
     jobs: JobService | None = None
     programs: Programs | None = None
     sign_in: Any = None
-    """The ways to sign in: `team.accounts.hub.SignInWays`."""
+    """Sign-in methods: `team.accounts.jupyterhub_login.SignInWays`."""
     sandbox: Any = None
-    """What isolates programs here: `team.sandbox.limits.SandboxAbility`; `None` where none of the team's own runs."""
+    """Isolation of programs: `team.sandbox.resource_limits.SandboxAbility`; `None` if no registered programs run."""
     owners_approve: str = "shared"
-    """Of which projects the owners approve programs: "shared" ones, "all", "none" (administrators approve all others)."""
+    """Projects whose owners approve programs: "shared", "all" or "none"; administrators approve all others."""
     origins: tuple[str, ...] = ()
-    """Further origins, `https://other.example.org`, under which people reach it."""
+    """Further public origins, such as `https://other.example.org`."""
     behind_proxy: bool = False
-    """Whether only a proxy can connect, which then says in `X-Forwarded-For` for whom."""
+    """Whether only a proxy can connect, which sets `X-Forwarded-For`."""
     open_metrics: bool = False
-    """Whether `/metrics` answers anybody, and not administrators alone."""
+    """Whether `/metrics` is public instead of limited to administrators."""
 
     def children(self) -> States:
-        """How the processes and threads are that it has for long."""
         return {
             name: state for part in (self.planner, self.rooms, self.jobs) if part is not None for name, state in part.children().items()
         }
@@ -226,24 +222,22 @@ class TeamServices:
 
     @property
     def own_origins(self) -> frozenset[str]:
-        """The origins of this server's pages; a server on the loopback address has all names of that."""
+        """The origins of this server's pages; on the loopback address all of its names."""
         parts = urlsplit(self.address.lower())
         port = f":{parts.port}" if parts.port else ""
-        own = {f"{parts.scheme}://{parts.netloc}"}
+        origins = {f"{parts.scheme}://{parts.netloc}"}
         if parts.netloc.removesuffix(port) in LOOPBACK:
-            own |= {f"{parts.scheme}://{name}{port}" for name in LOOPBACK}
-        return frozenset(own | {each.lower().rstrip("/") for each in self.origins})
+            origins |= {f"{parts.scheme}://{name}{port}" for name in LOOPBACK}
+        return frozenset(origins | {origin.lower().rstrip("/") for origin in self.origins})
 
     @property
     def cookie_name(self) -> str:
-        """Of the login. A `__Host-` cookie cannot be set by a neighbouring host, but takes HTTPS and the path `/`."""
+        """Name of the login cookie. `__Host-` keeps sibling hosts out, but requires HTTPS and the path `/`."""
         return "__Host-workbench" if self.is_https and not self.prefix else "workbench"
 
     @property
     def cookie_options(self) -> dict[str, Any]:
-        """Of every cookie of the server."""
         return {"path": f"{self.prefix}/" if self.prefix else "/", "secure": self.is_https, "httponly": True, "samesite": "Lax"}
 
     def url(self, path: str) -> str:
-        """The whole address of a path such as `/login`."""
         return self.address.rstrip("/") + path

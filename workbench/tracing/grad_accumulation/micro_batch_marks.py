@@ -37,7 +37,7 @@ AVERAGE = "workbench_moving_average"
 
 
 def micro_batch_weight(count: Any) -> Any:
-    """`count`, a scalar, marked as what this micro-batch counts for in the mean over micro-batches. Changes no value.
+    """Mark the scalar `count` as the weight of this micro-batch in the mean over micro-batches, and return it unchanged.
 
     >>> float(micro_batch_weight(3.0))
     3.0
@@ -46,7 +46,7 @@ def micro_batch_weight(count: Any) -> Any:
 
 
 def moving_average(x: Any, average: Any, value: Any) -> Any:
-    """`x` as it is; the gradient of parameter `average` is `average - value`, the mean of it over micro-batches.
+    """`x` unchanged; the gradient of parameter `average` is `average - value`, averaged over micro-batches.
 
     >>> jax.grad(lambda mean: moving_average(2.0, mean, jax.numpy.ones(())))(3.0).item()
     2.0
@@ -56,7 +56,7 @@ def moving_average(x: Any, average: Any, value: Any) -> Any:
 
 
 @jax.custom_vjp  # type: ignore[untyped-decorator]
-def _follow_average(x: Any, average: Any, value: Any) -> Any:  # noqa: ARG001 - they matter to the derivative
+def _follow_average(x: Any, average: Any, value: Any) -> Any:  # noqa: ARG001 - used by the derivative
     return x
 
 
@@ -77,13 +77,13 @@ _follow_average.defvjp(_forward, _backward)
 def mean_gradient(gradient_sum: Any, dtype: Any, total: Any, micro_batches: int, *, is_average: bool) -> Any:
     """The mean of a parameter's gradients, in the parameter's `dtype`.
 
-    Each micro-batch counts for its weight in the loss (`micro_batch_marks.micro_batch_weight`), and `total` is the sum of the weights. For
-    a moving average (`micro_batch_marks.moving_average`) every micro-batch counts alike.
+    Each micro-batch is weighted (`micro_batch_weight`), and `total` is the sum of the weights; for a `moving_average`,
+    micro-batches count equally.
     """
     return (gradient_sum / (micro_batches if is_average else total)).astype(dtype)
 
 
-# The leaves of a batch as each micro-batch has them (`core.pipeline_spec` says how they are divided).
+# The leaves of a micro-batch (`core.pipeline_spec` defines how a batch is split).
 
 
 def micro_batch_spec(spec: jax.ShapeDtypeStruct, split: Split, micro_batches: int) -> jax.ShapeDtypeStruct:
@@ -95,7 +95,7 @@ def micro_batch_spec(spec: jax.ShapeDtypeStruct, split: Split, micro_batches: in
 
 
 def micro_batch_leaves(leaf: Any, split: Split, micro_batches: int) -> list[Any]:
-    """A leaf of a batch as each micro-batch has it; of host arrays, views."""
+    """A leaf of a batch split into micro-batches; views for host arrays."""
     if split.dim is not None:
         size = leaf.shape[split.dim] // micro_batches
         at = (slice(None),) * split.dim
@@ -106,7 +106,6 @@ def micro_batch_leaves(leaf: Any, split: Split, micro_batches: int) -> list[Any]
 
 
 def _fold_key(key: Any, number: int) -> Any:
-    """The keys of this micro-batch, in the form they came in."""
     if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         return fold_each(key, number)
     return np.asarray(jax.random.key_data(fold_each(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))

@@ -1,6 +1,7 @@
-"""A training step in parts, as pipelines and gradient accumulation have it: one micro-batch of one stage, and the update at the end.
+"""A training step in parts, as in pipelines and gradient accumulation: one micro-batch of one stage, and the final
+update.
 
-step  =  micro-batches of every stage, their gradients summed  ->  sum over the replicas  ->  optimiser  ->  parameters
+step = micro-batches of every stage, their gradients summed -> sum over the replicas -> optimizer -> parameters
 """
 
 from collections.abc import Callable
@@ -24,11 +25,12 @@ _ACCUMULATE = "accumulate"
 def trace_micro_batch(
     stage: Callable[[_Tree, _Tree], Any], params: _Tree, batch: _Tree, *, accumulate: str = "float32", dims: Dims = None, name: str = ""
 ) -> Program:
-    """Forward and backward pass of one micro-batch through `stage(params, batch)`, its gradients added to those accumulated so far.
+    """Forward and backward pass of one micro-batch through `stage(params, batch)`, its gradients added to accumulators.
 
-    `batch` is a dictionary. A stage that returns a scalar is the last, and the scalar its loss; any other has an argument `cotangent`, the
-    gradient that the stage after it sends. What of `batch` is floating-point came from the stage before, and its gradient is a result.
-    Arguments are `params/...`, `gradients/...` (of type `accumulate`, updated in place), `batch/...`, `cotangent`.
+    `batch` is a dictionary. A stage that returns a scalar is the last, and the scalar its loss; any other has an
+    argument `cotangent`, the gradient from the next stage. Floating-point entries of `batch` come from the previous
+    stage, and their gradients are results. Arguments are `params/...`, `gradients/...` (of type `accumulate`, updated
+    in place), `batch/...`, `cotangent`.
     """
     from_stage_before = {key: leaf for key, leaf in batch.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
     integer_inputs = {key: leaf for key, leaf in batch.items() if key not in from_stage_before}
@@ -51,13 +53,13 @@ def trace_micro_batch(
 
 
 def _add_gradients_early(run: Callable[..., Any], *trees: _Tree) -> Any:
-    """`run(*trees)` with each gradient added as soon as it is made, not after all of them: no gradient lives longer than its addition."""
+    """`run(*trees)` with each gradient added right after it is made, to shorten its lifetime."""
     closed, shapes = jax.make_jaxpr(run, return_shape=True)(*trees)
     keys_of: dict[Any, float] = {}
     keys = []
     for index, eqn in enumerate(closed.jaxpr.eqns):
-        made = max((keys_of.get(each, -1) for each in eqn.invars if not isinstance(each, jex_core.Literal)), default=-1)
-        key = made if _ACCUMULATE in str(eqn.source_info.name_stack) else float(index)
+        operand_key = max((keys_of.get(atom, -1) for atom in eqn.invars if not isinstance(atom, jex_core.Literal)), default=-1)
+        key = operand_key if _ACCUMULATE in str(eqn.source_info.name_stack) else float(index)
         keys.append(key)
         keys_of.update(dict.fromkeys(eqn.outvars, key))
     order = sorted(range(len(keys)), key=keys.__getitem__)
@@ -75,11 +77,11 @@ def trace_update(
     dims: Dims = None,
     name: str = "",
 ) -> Program:
-    """What ends a step: the replicas' gradients summed (dimension `replica` of `gradients/...`), the optimiser, the new parameters.
+    """The end of a step: sum the replicas' gradients, run the optimizer, return the new parameters.
 
-    `replicas` is a number, or a tree of one for each parameter; 0 is for a gradient that is there but once, an expert's, without that
-    dimension. Parameters that are not float32 have a float32 copy in the optimiser's state, as in mixed-precision training (Micikevicius et
-    al. 2018).
+    `replicas` is a number, or a tree with one for each parameter: the size of dimension `replica` of `gradients/...`; 0
+    for a gradient without that dimension, such as an expert's. Parameters that are not float32 have a float32 copy in
+    the optimizer's state, as in mixed-precision training (Micikevicius et al. 2018).
     """
     exact = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, "float32"), params)
     state = {"moments": guard_tracing(lambda: jax.eval_shape(optimizer.init, exact), "optimizer.init")}
@@ -107,10 +109,10 @@ def trace_update(
 def _make_program(
     name: str, run: Callable[..., Any], trees: dict[str, _Tree], carried: dict[str, int], roles: dict[str, Role], dims: Dims
 ) -> Program:
-    """The program of `run(*trees)`; `carried` are the trees that a result, by number, replaces."""
+    """The program of `run(*trees)`; `carried` gives the number of the result that replaces a tree."""
     leaves = {root: named_leaves(root, tree) for root, tree in trees.items()}
-    specs = [spec_of(path, leaf) for paths, each in leaves.values() for path, leaf in zip(paths, each, strict=True)]
-    paths = [path for each, _ in leaves.values() for path in each]
+    specs = [spec_of(path, leaf) for paths, tree_leaves in leaves.values() for path, leaf in zip(paths, tree_leaves, strict=True)]
+    paths = [path for tree_leaves, _ in leaves.values() for path in tree_leaves]
     structure = jax.tree.structure(tuple(trees.values()))
 
     def call(*values: Any) -> tuple[Any, ...]:
@@ -123,16 +125,15 @@ def _make_program(
         for i, part in enumerate(shapes)
         for path in named_leaves(by_number.get(i, str(i)), part)[0]
     ]
-    becomes = tuple((i, paths.index(path)) for i, (path, _) in enumerate(results) if path in paths)
+    carried_pairs = tuple((i, paths.index(path)) for i, (path, _) in enumerate(results) if path in paths)
     argument_roles = [roles.get(path.partition("/")[0], Role.INPUT) for path in paths]
-    return build_program(name, _make_step(call, specs, argument_roles), paths, specs, argument_roles, results, becomes, dims, None)
+    return build_program(name, _make_step(call, specs, argument_roles), paths, specs, argument_roles, results, carried_pairs, dims, None)
 
 
 def _make_step(call: Callable[..., tuple[Any, ...]], specs: list[Any], roles: list[Role]) -> Step:
-    """The step for a live run: parameters and state at zero, synthetic inputs."""
     state = [spec for spec, role in zip(specs, roles, strict=True) if role in (Role.PARAMETER, Role.OPTIMIZER_STATE)]
     inputs: list[Synthetic] = [
         synthesize(spec) for spec, role in zip(specs, roles, strict=True) if role not in (Role.PARAMETER, Role.OPTIMIZER_STATE)
     ]
     zeros = partial(jax.tree.map, lambda spec: jnp.zeros(spec.shape, spec.dtype))
-    return Step(call, lambda _key, _given: tuple(zeros(state)), lambda _step: tuple(each() for each in inputs))
+    return Step(call, lambda _key, _given: tuple(zeros(state)), lambda _step: tuple(make_input() for make_input in inputs))

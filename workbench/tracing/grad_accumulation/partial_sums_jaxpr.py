@@ -1,7 +1,7 @@
-"""A jaxpr with some of its results as partial sums, one for each data-parallel part of a micro-batch.
+"""A jaxpr with some of its results as partial sums, one for each data-parallel shard of a micro-batch.
 
-What `jax.checkpoint` computes again stays one equation, with the same policy and the same barrier: its jaxpr returns partial sums in place
-of their sum. So do an optimization barrier, and the body of a loop.
+A `jax.checkpoint` stays one equation with the same policy and barrier: its jaxpr returns partial sums instead of their
+sum. The same holds for optimization barriers and loop bodies.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -29,8 +29,7 @@ _BARRIER = "optimization_barrier"
 
 
 class _EquationUse(NamedTuple):
-    """Which results of an equation are read, by number: whole, and as partial sums. `inside`: what is inside an equation that
-    gives both at once."""
+    """Results of an equation read whole and as partial sums; `inside`: the inner jaxpr if it returns both."""
 
     eqn: Any
     wholes: tuple[int, ...]
@@ -40,10 +39,10 @@ class _EquationUse(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartialSumJaxpr:
-    """Finds which variables of `closed` can be had as partial sums, and rewrites it so that results are.
+    """Finds the variables of `closed` that can be partial sums, and rewrites it to return some results so.
 
-    `count` parts of a micro-batch of `batch` examples; `given` numbers the arguments that are had as partial sums. `known` holds what was
-    found of jaxprs inside: JAX shares one among layers that are alike.
+    A micro-batch of `batch` examples has `count` shards; `given` numbers the arguments that are partial sums. `known`
+    caches inner jaxprs, which JAX shares among identical layers.
     """
 
     closed: Any
@@ -54,11 +53,10 @@ class PartialSumJaxpr:
 
     @cached_property
     def partial_results(self) -> frozenset[int]:
-        """The numbers of the results that can be had as partial sums."""
         return frozenset(i for i, atom in enumerate(self._outvars) if not isinstance(atom, jex_core.Literal) and atom in self._partial)
 
     def rewrite(self, wholes: Sequence[int], partials: Sequence[int]) -> PartialSumResults:
-        """The jaxpr with the results numbered `wholes` as they are, followed by those numbered `partials` as partial sums."""
+        """The jaxpr that returns results `wholes` unchanged, followed by results `partials` as partial sums."""
         key = (tuple(wholes), tuple(partials))
         if key not in self._rewritten:
             self._rewritten[key] = self._rewrite([self._outvars[i] for i in wholes], [self._outvars[i] for i in partials])
@@ -82,15 +80,17 @@ class PartialSumJaxpr:
 
     @cached_property
     def _partial(self) -> Mapping[Any, Sequence[SummedOperand]]:
-        """The variables that can be had as partial sums; where by doing an equation part by part, its operands."""
+        """The variables that can be partial sums, with the operands of equations that are done shard by shard."""
         invars = self.closed.jaxpr.invars
-        found: dict[Any, Sequence[SummedOperand]] = {invars[i]: () for i in self.given}
+        partial_vars: dict[Any, Sequence[SummedOperand]] = {invars[i]: () for i in self.given}
         for eqn in self._inlined[0]:
             if _is_joint(eqn):
-                found.update((eqn.outvars[i], ()) for i in self._find_joint_results(eqn, frozenset(_positions(eqn.invars, found))))
-            elif (operands := self._rules.find_operands(eqn, found)) is not None:
-                found.update(dict.fromkeys(eqn.outvars, operands))
-        return found
+                partial_vars.update(
+                    (eqn.outvars[i], ()) for i in self._find_joint_results(eqn, frozenset(_positions(eqn.invars, partial_vars)))
+                )
+            elif (operands := self._rules.find_operands(eqn, partial_vars)) is not None:
+                partial_vars.update(dict.fromkeys(eqn.outvars, operands))
+        return partial_vars
 
     def _find_joint_results(self, eqn: Any, given: frozenset[int]) -> frozenset[int]:
         if eqn.primitive.name == _BARRIER:
@@ -99,7 +99,7 @@ class PartialSumJaxpr:
         return list_partial_results(eqn, inside) if _is_scan(eqn) else inside.partial_results
 
     def _inside(self, eqn: Any, given: frozenset[int]) -> "PartialSumJaxpr":
-        """What is inside an equation of a whole jaxpr; `given` numbers its operands that can be had as partial sums."""
+        """The inner jaxpr of an equation; `given` numbers its operands that can be partial sums."""
         jaxpr = eqn.params["jaxpr"]
         closed = jaxpr if isinstance(jaxpr, jex_core.ClosedJaxpr) else jex_core.ClosedJaxpr(jaxpr, ())
 
@@ -127,7 +127,7 @@ class PartialSumJaxpr:
         return PartialSumResults(closed_jaxpr(jaxpr, writer.written.constants, arguments, writer.written.eqns, results), read, read_split)
 
     def _find_uses(self, wholes: Sequence[Any], partials: Sequence[Any]) -> tuple[list[_EquationUse], set[Any], set[Any]]:
-        """How each equation is used, in their order, and which variables are read whole and which as partial sums."""
+        """The uses of each equation, in order, and the variables read whole and as partial sums."""
         needed, split = set(variables(wholes)), set(partials)
         uses = []
         for eqn in reversed(self._inlined[0]):
@@ -154,21 +154,22 @@ class PartialSumJaxpr:
         """The variables that a use of an equation reads, and whether as partial sums."""
         invars = use.eqn.invars
         if use.inside:
-            yield from ((each, False) for each in variables(invars[i] for i in use.inside.wholes))
+            yield from ((item, False) for item in variables(invars[i] for i in use.inside.wholes))
             yield from ((invars[i], True) for i in use.inside.partials if i in _positions(invars, self._partial))
             return
         if use.wholes:
-            yield from ((each, False) for each in variables(invars))
+            yield from ((item, False) for item in variables(invars))
         if use.partials:
             operands = self._partial[use.eqn.outvars[use.partials[0]]]
-            yield from ((each.atom, each.is_partial) for each in operands if not isinstance(each.atom, jex_core.Literal))
+            yield from ((item.atom, item.is_partial) for item in operands if not isinstance(item.atom, jex_core.Literal))
 
 
 @dataclass(frozen=True, slots=True)
 class _PartialSumWriter:
-    """Writes equations anew as they are used: `written`, with the constants that they read.
+    """Rewrites equations as they are used into `written`, with the constants that they read.
 
-    `parts` has the variable with the partial sums of each variable of the old jaxpr `base`, `renamed` the whole ones with a new name.
+    `parts` has the partial-sum variable of each variable of the old jaxpr `base`, `renamed` the whole ones with a new
+    name.
     """
 
     rules: SummingRules
@@ -191,7 +192,6 @@ class _PartialSumWriter:
             self._write_parts(use.eqn, self.partial[use.eqn.outvars[use.partials[0]]])
 
     def _write_joint(self, use: _EquationUse, inside: PartialSumResults) -> None:
-        """One equation for results whole and as partial sums."""
         eqn = use.eqn
         for i in use.partials:
             self.parts[eqn.outvars[i]] = _make_parts_var(eqn.outvars[i], self.rules.count)
@@ -208,40 +208,38 @@ class _PartialSumWriter:
         self.written.eqns.append(eqn.replace(invars=invars, outvars=outvars, params=params))
 
     def _take_constants(self, closed: Any) -> list[Any]:
-        """Variables for the constants of a jaxpr inside."""
-        found = [jex_core.Var(var.aval) for var in closed.jaxpr.constvars]
-        self.written.constants.update(zip(found, closed.consts, strict=True))
-        return found
+        new_vars = [jex_core.Var(var.aval) for var in closed.jaxpr.constvars]
+        self.written.constants.update(zip(new_vars, closed.consts, strict=True))
+        return new_vars
 
     def _write_scan(self, use: _EquationUse, body: PartialSumResults) -> None:
         eqn, scan, width = use.eqn, SummedScan(body, use.wholes, use.partials), len(body.wholes)
-        given = [i for i in _positions(eqn.invars, self.parts) if i in body.partials]
-        atoms = [*(self.read(eqn.invars[i]) for i in body.wholes), *(self.parts[eqn.invars[i]] for i in given)]
+        partial_operands = [i for i in _positions(eqn.invars, self.parts) if i in body.partials]
+        atoms = [*(self.read(eqn.invars[i]) for i in body.wholes), *(self.parts[eqn.invars[i]] for i in partial_operands)]
 
         def run(*values: Any) -> list[Any]:
-            whole, partial = dict(zip(body.wholes, values[:width], strict=True)), dict(zip(given, values[width:], strict=True))
+            whole, partial = dict(zip(body.wholes, values[:width], strict=True)), dict(zip(partial_operands, values[width:], strict=True))
             return run_scan(eqn, scan, self.rules.count, whole, partial)
 
         start = len(self.written.eqns)
         results = self._write_traced(run, atoms)
-        self.written.eqns[start:] = [each.replace(source_info=eqn.source_info) for each in self.written.eqns[start:]]
+        self.written.eqns[start:] = [new_eqn.replace(source_info=eqn.source_info) for new_eqn in self.written.eqns[start:]]
         self.renamed.update(zip((eqn.outvars[i] for i in use.wholes), results, strict=False))
         self.parts.update(zip((eqn.outvars[i] for i in use.partials), results[len(use.wholes) :], strict=True))
 
     def _write_parts(self, eqn: Any, operands: Sequence[SummedOperand]) -> None:
-        read = [each for each in operands if not isinstance(each.atom, jex_core.Literal)]
-        atoms = [self.parts[each.atom] if each.is_partial else self.read(each.atom) for each in read]
+        variable_operands = [operand for operand in operands if not isinstance(operand.atom, jex_core.Literal)]
+        atoms = [self.parts[operand.atom] if operand.is_partial else self.read(operand.atom) for operand in variable_operands]
         results = self._write_traced(lambda *values: self.rules.apply(self.base, eqn, operands, values), atoms)
         self.parts.update(zip(eqn.outvars, results, strict=True))
 
     def _write_traced(self, fn: Callable[..., Sequence[Any]], atoms: Sequence[Any]) -> list[Any]:
-        """Write the equations of a function of these atoms, and return its results."""
         specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
         return self.written.block(jax.make_jaxpr(fn)(*specs), atoms, None)
 
 
 def _is_joint(eqn: Any) -> bool:
-    """Whether an equation has several results each of which may be whole or partial sums."""
+    """Return whether an equation has several results each of which may be whole or partial sums."""
     return eqn.primitive is primitives.remat_p or eqn.primitive.name == _BARRIER or _is_scan(eqn)
 
 

@@ -1,7 +1,7 @@
-"""Which equations give partial sums, one for each data-parallel part of a micro-batch, and how they are done part by part.
+"""Rules for equations that produce partial sums, one for each data-parallel shard of a micro-batch.
 
-An equation that sums over the batch (a product, a sum, a scatter) gives one from each part of its operands; one that is linear in partial
-sums gives partial sums again.
+An equation that sums over the batch (a product, a sum, a scatter) gives one from each shard of its operands; one that
+is linear in partial sums gives partial sums again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,13 +17,12 @@ from workbench.tracing.jaxpr.equations import closed_jaxpr, scan_widths
 
 _SHAPE_OPS = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "rev", "reduce_sum")
 _LINEAR_OPS = ("neg", "convert_element_type", "reduce_precision", "copy", *_SHAPE_OPS)
-_SUM_OPERANDS = {**dict.fromkeys(_LINEAR_OPS, (0,)), "mul": (0, 1), "dot_general": (0, 1), "div": (0,)}  # which operand may be
-_ADDITION_OPS = ("add", "add_any", "sub", "concatenate")  # where every operand is
+_SUM_OPERANDS = {**dict.fromkeys(_LINEAR_OPS, (0,)), "mul": (0, 1), "dot_general": (0, 1), "div": (0,)}  # the operand that may be partial
+_ADDITION_OPS = ("add", "add_any", "sub", "concatenate")  # all operands must be partial
 
 
 class SummedOperand(NamedTuple):
-    """An operand of an equation that is done part by part: a whole value, the same for every part or cut into parts along dimension `dim`;
-    or a value had as partial sums."""
+    """An operand of an equation that is done shard by shard: whole, split along dimension `dim`, or a partial sum."""
 
     atom: Any
     dim: int | None = None
@@ -32,25 +31,24 @@ class SummedOperand(NamedTuple):
 
 @dataclass(frozen=True)
 class SummingRules:
-    """The rules for micro-batches of `batch` examples in `count` parts; `made`: the equation that makes each variable."""
+    """The rules for micro-batches of `batch` examples in `count` shards; `made`: the equation that makes each variable."""
 
     count: int
     batch: int
     made: Mapping[Any, Any]
 
     def find_operands(self, eqn: Any, partial: Collection[Any]) -> list[SummedOperand] | None:
-        """The operands of an equation that is done part by part, if it can be; `partial` are the variables had as partial sums so far."""
+        """The operands of an equation that can be done shard by shard, else `None`; `partial`: the partial sums so far."""
         if (dims := self._find_summed_dims(eqn)) is not None:
-            return [SummedOperand(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
-        is_partial = [not isinstance(each, jex_core.Literal) and each in partial for each in eqn.invars]
+            return [SummedOperand(atom, dim) for atom, dim in zip(eqn.invars, dims, strict=True)]
+        is_partial = [not isinstance(atom, jex_core.Literal) and atom in partial for atom in eqn.invars]
         if eqn.primitive.name in _ADDITION_OPS:
-            return [SummedOperand(each, is_partial=True) for each in eqn.invars] if all(is_partial) else None
+            return [SummedOperand(atom, is_partial=True) for atom in eqn.invars] if all(is_partial) else None
         index = next((i for i in self._list_linear_operands(eqn) if is_partial[i]), None)
-        return None if index is None else [SummedOperand(each, is_partial=i == index) for i, each in enumerate(eqn.invars)]
+        return None if index is None else [SummedOperand(atom, is_partial=i == index) for i, atom in enumerate(eqn.invars)]
 
     def list_zeros(self, eqn: Any) -> frozenset[int]:
-        """The numbers of the operands that are floating-point zeros."""
-        return frozenset(i for i, each in enumerate(eqn.invars) if jnp.issubdtype(each.aval.dtype, jnp.inexact) and self._is_zeros(each))
+        return frozenset(i for i, atom in enumerate(eqn.invars) if jnp.issubdtype(atom.aval.dtype, jnp.inexact) and self._is_zeros(atom))
 
     def _list_linear_operands(self, eqn: Any) -> Sequence[int]:
         """The operands in each of which alone an equation is linear."""
@@ -62,13 +60,13 @@ class SummingRules:
             case "dynamic_update_slice":
                 return (1,) if self._is_zeros(eqn.invars[0]) else ()
             case "select_n":
-                zeros = [self._is_zeros(each) for each in eqn.invars]
+                zeros = [self._is_zeros(atom) for atom in eqn.invars]
                 return [i for i in range(1, len(zeros)) if all(zeros[1:i]) and all(zeros[i + 1 :])]
             case name:
                 return _SUM_OPERANDS.get(name, ())
 
     def _find_summed_dims(self, eqn: Any) -> Sequence[int | None] | None:
-        """For each operand the dimension along which the batch is summed over, `None` for one without; `None` if it is not summed."""
+        """The batch dimension of each operand, `None` for an operand without; `None` if the batch is not summed over."""
         match eqn.primitive.name:
             case "dot_general":
                 (left, right), _ = eqn.params["dimension_numbers"]
@@ -81,7 +79,7 @@ class SummingRules:
         return None
 
     def _find_scattered_dims(self, eqn: Any) -> Sequence[int | None] | None:
-        """As `_find_summed_dims`, for a scatter that adds rows to zeros: the gradient of an embedding lookup."""
+        """`_find_summed_dims` for a scatter that adds rows to zeros, the gradient of an embedding lookup."""
         table, indices, updates = eqn.invars
         numbers = eqn.params["dimension_numbers"]
         if not self._is_zeros(table) or numbers.operand_batching_dims or indices.aval.ndim < 2 or not self._is_batch(indices, 0):
@@ -99,15 +97,14 @@ class SummingRules:
         return size == self.batch or (dim == 0 and size > 0 and size % self.batch == 0)
 
     def apply(self, base: Any, eqn: Any, operands: Sequence[SummedOperand], values: Sequence[Any]) -> Sequence[Any]:
-        """The results of one equation of the jaxpr `base` as partial sums, under its own name; `values` are those of the operands that are
-        variables."""
-        read = [each for each in operands if not isinstance(each.atom, jex_core.Literal)]
-        invars = [each if isinstance(each, jex_core.Literal) else jex_core.Var(each.aval) for each in eqn.invars]
-        arguments = [each for each in invars if not isinstance(each, jex_core.Literal)]
-        alone = closed_jaxpr(base, {}, arguments, [eqn.replace(invars=invars)], eqn.outvars)
-        parts = [value if each.dim is None else self._cut(value, each.dim) for each, value in zip(read, values, strict=True)]
-        dims = [0 if each.is_partial else each.dim for each in read]
-        results: Sequence[Any] = jax.vmap(jex_core.jaxpr_as_fun(alone), dims)(*parts)
+        """The results of one equation of the jaxpr `base` as partial sums; `values` are those of its variable operands."""
+        variable_operands = [item for item in operands if not isinstance(item.atom, jex_core.Literal)]
+        invars = [item if isinstance(item, jex_core.Literal) else jex_core.Var(item.aval) for item in eqn.invars]
+        arguments = [item for item in invars if not isinstance(item, jex_core.Literal)]
+        single = closed_jaxpr(base, {}, arguments, [eqn.replace(invars=invars)], eqn.outvars)
+        parts = [value if item.dim is None else self._cut(value, item.dim) for item, value in zip(variable_operands, values, strict=True)]
+        dims = [0 if item.is_partial else item.dim for item in variable_operands]
+        results: Sequence[Any] = jax.vmap(jex_core.jaxpr_as_fun(single), dims)(*parts)
         return results
 
     def _cut(self, value: Any, dim: int) -> Any:
@@ -119,15 +116,15 @@ def _is_zero(atom: Any) -> bool:
     return getattr(atom, "val", None) is not None and jnp.ndim(atom.val) == 0 and bool(atom.val == 0)
 
 
-# Loops (`scan`) that sum gradients up as they go, or stack one for each iteration: as partial sums.
+# Loops (`scan`) that accumulate gradients, or stack one per iteration, as partial sums.
 #
-# A carried value that starts from zeros or a partial sum, and that every iteration makes a partial sum of, is one.
+# A carried value is a partial sum if it starts from zeros or a partial sum and every iteration returns one.
 
 
 class PartialSumResults(NamedTuple):
     """A jaxpr `closed(*wholes, *partials) -> (*wholes, *partials)`.
 
-    `wholes` and `partials` number the arguments of the jaxpr it comes from that it reads, whole and as partial sums.
+    `wholes` and `partials` number the arguments of the original jaxpr that it reads, whole and as partial sums.
     """
 
     closed: Any
@@ -136,7 +133,7 @@ class PartialSumResults(NamedTuple):
 
 
 class SplitBody(Protocol):
-    """A loop's body, some of whose results can be had as partial sums (`PartialSumJaxpr`)."""
+    """A loop's body, some of whose results can be partial sums (`PartialSumJaxpr`)."""
 
     @property
     def given(self) -> frozenset[int]: ...
@@ -151,7 +148,7 @@ Body = TypeVar("Body", bound=SplitBody)
 
 
 class SummedScan(NamedTuple):
-    """A loop some of whose values are partial sums: `wholes` and `partials` number its results, and its operands are numbered by `body`."""
+    """A loop with partial sums: `wholes` and `partials` number its results; its operands are numbered by `body`."""
 
     body: PartialSumResults
     wholes: tuple[int, ...]
@@ -161,41 +158,41 @@ class SummedScan(NamedTuple):
 def split_scan(eqn: Any, given: frozenset[int], zeros: frozenset[int], split: Callable[[frozenset[int]], Body]) -> Body:
     """The body of a loop with as many carried values as possible as partial sums.
 
-    `given` and `zeros` number the operands that are partial sums and zeros; `split` takes the numbers of the body's arguments that are
-    partial sums.
+    `given` and `zeros` number the operands that are partial sums and zeros; `split` takes the body's partial-sum
+    arguments by number.
     """
     fixed, width = scan_widths(eqn)
     constants = frozenset(i for i in given if i < fixed)
     carried = frozenset(i for i in given | zeros if fixed <= i < fixed + width)
     while True:
         body = split(constants | carried)
-        if (still := frozenset(i for i in carried if i - fixed in body.partial_results)) == carried:
+        if (remaining := frozenset(i for i in carried if i - fixed in body.partial_results)) == carried:
             return body
-        carried = still
+        carried = remaining
 
 
 def list_partial_results(eqn: Any, body: SplitBody) -> frozenset[int]:
-    """The numbers of a loop's results that can be had as partial sums."""
+    """The numbers of a loop's results that can be partial sums."""
     fixed, width = scan_widths(eqn)
     return frozenset(i for i in body.partial_results if i >= width or i + fixed in body.given)
 
 
 def rewrite_scan(eqn: Any, wholes: Sequence[int], partials: Sequence[int], body: SplitBody) -> SummedScan:
-    """The loop with these results; what an iteration reads of the one before is among its results, too."""
+    """The loop with these results, extended by the carried values that an iteration reads."""
     fixed, width = scan_widths(eqn)
     while True:
-        found = body.rewrite(sorted(wholes), sorted(partials))
-        more, more_partial = (
+        rewritten = body.rewrite(sorted(wholes), sorted(partials))
+        all_wholes, all_partials = (
             sorted({*results, *(i - fixed for i in read if fixed <= i < fixed + width)})
-            for results, read in ((wholes, found.wholes), (partials, found.partials))
+            for results, read in ((wholes, rewritten.wholes), (partials, rewritten.partials))
         )
-        if (more, more_partial) == (sorted(wholes), sorted(partials)):
-            return SummedScan(found, tuple(more), tuple(more_partial))
-        wholes, partials = more, more_partial
+        if (all_wholes, all_partials) == (sorted(wholes), sorted(partials)):
+            return SummedScan(rewritten, tuple(all_wholes), tuple(all_partials))
+        wholes, partials = all_wholes, all_partials
 
 
 def run_scan(eqn: Any, scan: SummedScan, count: int, whole: dict[int, Any], partial: dict[int, Any]) -> list[Any]:
-    """The loop's results in the order of `scan`, from its operands by number; what carries partial sums from no operand starts at zero."""
+    """The loop's results in the order of `scan`; carried partial sums without an operand start at zero."""
     fixed, width = scan_widths(eqn)
     carried = [i + fixed for i in scan.wholes if i < width], [i + fixed for i in scan.partials if i < width]
     stacked = [i for i in scan.body.wholes if i >= fixed + width]
@@ -213,4 +210,4 @@ def run_scan(eqn: Any, scan: SummedScan, count: int, whole: dict[int, Any], part
     start = [whole[i] for i in carried[0]], [(partial | zeros)[i] for i in carried[1]]
     settings = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
     (wholes, partials), (rows, partial_rows) = jax.lax.scan(step, start, [whole[i] for i in stacked], **settings)
-    return [*chain(wholes, rows, partials), *(jnp.moveaxis(each, 1, 0) for each in partial_rows)]
+    return [*chain(wholes, rows, partials), *(jnp.moveaxis(stacked_sum, 1, 0) for stacked_sum in partial_rows)]

@@ -1,7 +1,9 @@
-"""A remat policy applied to a function that is unaware of it: its jaxpr with layers wrapped anew, before it is differentiated.
+"""Applies a remat policy to a function that is unaware of it, by rewrapping the layers of its jaxpr before
+differentiation.
 
-Layers are what `layer_marks.layer` marks; where a function marks nothing, its outermost `jax.checkpoint`s (but a hand-written kernel's);
-where it has none, the bodies of its outermost scans. Equations are moved, never evaluated again: named scopes and source lines stay.
+Layers are marked by `layer_marks.layer`; without marks, they are the outermost `jax.checkpoint`s (except those of a
+hand-written kernel); without any, the bodies of the outermost scans. Equations are moved, never evaluated again: named
+scopes and source lines stay.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +15,7 @@ import jax
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
-from workbench.core.remat import ALL_LAYERS, AS_TRACED, Remat
+from workbench.core.remat import ALL_LAYERS, AS_TRACED, EVERY, PLAIN, Remat
 from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import marked_kernel, without_marks
@@ -27,10 +29,10 @@ _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
 class Rematerialized:
-    """`fn`, whose derivative keeps and recomputes what `remat` says; its values are unchanged.
+    """`fn` with the remat policy `remat` for its derivative; its values are unchanged.
 
-    `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other
-    trace, and lets this one go, as it is large.
+    `traced`: an existing jaxpr of `fn` with the shapes of its result, which saves the first call a trace, and is then
+    released, as it is large.
     """
 
     def __init__(self, fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> None:
@@ -43,9 +45,9 @@ class Rematerialized:
         return jax.tree.unflatten(jax.tree.structure(shape), jex_core.jaxpr_as_fun(chosen)(*jax.tree.leaves(args)))
 
     def rewrite(self, *args: Any) -> tuple[Any, Any]:
-        """The rewritten jaxpr for these arguments, and the shapes of its result. Which layers the policy is for is not chosen yet."""
-        fits = bool(self._first) and [jax.typeof(each) for each in jax.tree.leaves(args)] == self._first[0][0].in_avals
-        closed, shape = self._first.pop() if fits else jax.make_jaxpr(self._fn, return_shape=True)(*args)
+        """The rewritten jaxpr for these arguments, and the shapes of its result. Partial policies are not resolved yet."""
+        is_reusable = bool(self._first) and [jax.typeof(leaf) for leaf in jax.tree.leaves(args)] == self._first[0][0].in_avals
+        closed, shape = self._first.pop() if is_reusable else jax.make_jaxpr(self._fn, return_shape=True)(*args)
         return rewrite(closed, self._remat), shape
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -53,16 +55,16 @@ class Rematerialized:
 
 
 def rewrite(closed: Any, remat: Remat) -> Any:
-    """The jaxpr of a function, with the policy `remat` on its layers; where that is for a part of them, it is `SomeLayers` on all."""
-    found = layers_in(closed)
-    scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
-    rewriter = _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers)
+    """A function's jaxpr with the policy `remat` on its layers, as `SomeLayers` if it is for a part of them."""
+    scopes = layers_in(closed)
+    scans_are_layers = not scopes.layers and remat.policy not in _WITHOUT_LAYERS
+    rewriter = _RematRewriter(remat, marked=scopes.marked, scans_are_layers=scans_are_layers)
     return jex_core.ClosedJaxpr(rewriter.rewrite_jaxpr(closed.jaxpr, in_loop=False), closed.consts)
 
 
 @dataclass(slots=True)
 class RematScopes:
-    """What a remat policy can refer to in a traced function; `scopes` are the paths of its named scopes."""
+    """Names a remat policy can refer to in a traced function; `scopes` are the paths of its named scopes."""
 
     layers: int = 0
     scans: int = 0
@@ -70,17 +72,25 @@ class RematScopes:
     names: dict[str, None] = field(default_factory=dict)
     scopes: dict[str, None] = field(default_factory=dict)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The usual policies that the function allows; without layers, whole scopes may be recomputed."""
+        if self.layers + self.scans:
+            return (*PLAIN, f"{EVERY}:2", "full layers:1/2", *(f"save:{name}" for name in self.names))
+        outer = dict.fromkeys(path.partition("/")[0] for path in self.scopes)
+        return ("as traced", "none", *(f"recompute:{scope}" for scope in outer))
+
 
 def layers_in(closed: Any) -> RematScopes:
-    """Read a function's jaxpr."""
+    """The layers, names and scopes in a function's jaxpr."""
     marked = _has_marks(closed.jaxpr)
-    found = RematScopes(marked=marked)
-    _collect_scopes(closed.jaxpr, found, "")
-    return found
+    scopes = RematScopes(marked=marked)
+    _collect_scopes(closed.jaxpr, scopes, "")
+    return scopes
 
 
 def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
-    """Raises `RematError` if the function has no layers for the policy, or not the names it uses."""
+    """Raise `RematError` if the function has no layers for the policy, or lacks names it uses."""
     if remat.policy == "recompute":
         words = dict.fromkeys(word for path in found.scopes for word in path.split("/"))
         for scope in remat.names:
@@ -92,10 +102,10 @@ def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
             ["decorate its layer function with `@wb.layer`", "wrap it in `jax.checkpoint`", "scan over its layers"],
         )
     else:
-        for each in (*remat.names, *remat.offloaded):
-            if each not in found.names:
-                message, ways_out = unknown_name("named value", each, found.names)
-                raise RematError(message, [*ways_out, f'name one in a layer: `x = checkpoint_name(x, "{each[:80]}")`'])
+        for value_name in (*remat.names, *remat.offloaded):
+            if value_name not in found.names:
+                message, ways_out = unknown_name("named value", value_name, found.names)
+                raise RematError(message, [*ways_out, f'name one in a layer: `x = checkpoint_name(x, "{value_name[:80]}")`'])
 
 
 def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
@@ -128,7 +138,7 @@ def _is_layer(eqn: Any, *, marked: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _RematRewriter:
-    """A walk from the outside to the layers; `marked` says how it recognises one."""
+    """Walks from the outside to the layers; `marked` selects how it recognizes a layer."""
 
     remat: Remat
     marked: bool
@@ -142,13 +152,13 @@ class _RematRewriter:
     def rewrite_block(self, jaxpr: Any, known: dict[Any, Any], stack: Any, *, in_loop: bool) -> tuple[list[Any], list[Any]]:
         """The equations of a jaxpr and its results.
 
-        With a `stack` of scopes they replace the checkpoint that stood there: `known` are its arguments, and its variables
-        are made anew, for JAX shares one jaxpr among layers that are alike.
+        With a `stack` of scopes they replace the checkpoint around them: `known` are its arguments, and variables are
+        renewed, as JAX shares one jaxpr among identical layers.
         """
-        found: list[Any] = []
+        new_eqns: list[Any] = []
 
-        for each in jaxpr.eqns:
-            eqn = each.replace(invars=substituted(each.invars, known))
+        for old_eqn in jaxpr.eqns:
+            eqn = old_eqn.replace(invars=substituted(old_eqn.invars, known))
             if stack is not None:
                 eqn = eqn.replace(source_info=eqn.source_info.replace(name_stack=stack + eqn.source_info.name_stack))
             if self._is_dissolved(eqn):
@@ -158,18 +168,18 @@ class _RematRewriter:
                     eqn.source_info.name_stack,
                     in_loop=in_loop,
                 )
-                found += eqns
+                new_eqns += eqns
                 known.update(zip(eqn.outvars, results, strict=True))
                 continue
             if stack is not None:
                 outvars = [jex_core.Var(var.aval) for var in eqn.outvars]
                 known.update(zip(eqn.outvars, outvars, strict=True))
                 eqn = eqn.replace(outvars=outvars)
-            found.append(self._rewrite_equation(eqn, in_loop=in_loop))
-        return found, substituted(jaxpr.outvars, known)
+            new_eqns.append(self._rewrite_equation(eqn, in_loop=in_loop))
+        return new_eqns, substituted(jaxpr.outvars, known)
 
     def _is_dissolved(self, eqn: Any) -> bool:
-        """Whether a layer is merged into what is around it: a mark without a policy, or any layer whose values are all kept."""
+        """Return whether a layer is merged into its surroundings: a mark without a policy, or a layer that keeps all."""
         keeps = self.remat.policy in ("none", "recompute") or (self.remat == AS_TRACED and self.marked)
         return keeps and _is_layer(eqn, marked=self.marked)
 
@@ -186,8 +196,7 @@ class _RematRewriter:
         return rewrite_inside(eqn, partial(self.rewrite_jaxpr, in_loop=looping))
 
     def _rewrite_layer(self, eqn: Any, *, in_loop: bool) -> Any:
-        """A layer under the policy. In a loop nothing needs to keep XLA from merging what is computed twice: the forward and the backward
-        loop are two loops."""
+        """Put the policy on a layer; loops need no CSE barrier, as forward and backward pass are separate loops."""
         inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
         barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
         params = {"jaxpr": _mark_kept(inner, self.remat), "policy": _layer_policy(self.remat), "prevent_cse": barrier}
@@ -195,7 +204,7 @@ class _RematRewriter:
 
 
 _INSIDE = _RematRewriter(AS_TRACED, marked=True)
-"""What happens within a layer: marks go, the function's own checkpoints stay."""
+"""Rewrites the inside of a layer: removes marks, and keeps the function's own checkpoints."""
 
 
 def _layer_policy(remat: Remat) -> Callable[..., Any] | None:
@@ -203,12 +212,10 @@ def _layer_policy(remat: Remat) -> Callable[..., Any] | None:
 
 
 def _mark_kept(layer: Any, remat: Remat) -> Any:
-    """A layer's jaxpr, in which what `dots_every` keeps has a name."""
     return mark_kept_dots(layer, remat.every) if remat.every else layer
 
 
 def _as_layer(body: Any, scan: Any, remat: Remat) -> Any:
-    """The body of a scan as one layer."""
     jaxpr = body.jaxpr
     arguments = [*jaxpr.constvars, *jaxpr.invars]
     results = [jex_core.Var(atom.aval) for atom in jaxpr.outvars]
@@ -217,14 +224,14 @@ def _as_layer(body: Any, scan: Any, remat: Remat) -> Any:
     return jex_core.ClosedJaxpr(jaxpr.replace(eqns=[eqn], outvars=results), body.consts)
 
 
-# Recomputing named scopes: their equations are moved into a `jax.checkpoint` that keeps nothing.
+# Recomputation of named scopes: their equations are moved into a `jax.checkpoint` that keeps nothing.
 #
-# Equations of one scope, and of requested scopes that stand side by side (`attention/scores` and `attention/mix`), make one part: what goes
-# from one to the other is not kept either.
+# Equations of one scope, and of adjacent requested scopes (`attention/scores` and `attention/mix`), make one part: values passed
+# between them are not kept either.
 
 
 def is_in_scope(scope: str, path: str) -> bool:
-    """Whether a path leads through a scope, `scores` or `attention/scores`.
+    """Return whether a path leads through a scope, `scores` or `attention/scores`.
 
     >>> is_in_scope("scores", "layers/0/attention/scores/dot_general"), is_in_scope("attention/mix", "attention/scores")
     (True, False)
@@ -233,7 +240,7 @@ def is_in_scope(scope: str, path: str) -> bool:
 
 
 def checkpoint_equation(inner: Any, invars: Sequence[Any], outvars: Sequence[Any], like: Any, *, policy: Any, prevent_cse: bool) -> Any:
-    """`jax.checkpoint` of a jaxpr without constants, as an equation from the source line of equation `like`."""
+    """`jax.checkpoint` of a jaxpr without constants, as an equation with the source line of equation `like`."""
     source = like.source_info
     return jex_core.new_jaxpr_eqn(
         list(invars),
@@ -259,31 +266,30 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
     for atom in variables(jaxpr.outvars):
         readers.setdefault(atom, set()).add(-1)
     eqns: list[Any] = []
-    waiting: list[Any] = []  # equations between those of a part: those that read from it
-    made: set[Any] = set()
+    delayed: list[Any] = []  # equations between those of a part that read from it
+    dependent: set[Any] = set()
     for index, eqn in enumerate(jaxpr.eqns):
         number = part_of.get(index)
         if number is None:
-            depends = any(atom in made for atom in variables(eqn.invars))
-            made.update(eqn.outvars if depends else ())
-            (waiting if depends else eqns).append(eqn)
+            depends = any(atom in dependent for atom in variables(eqn.invars))
+            dependent.update(eqn.outvars if depends else ())
+            (delayed if depends else eqns).append(eqn)
             continue
-        made.update(eqn.outvars)
+        dependent.update(eqn.outvars)
         if index == parts[number][-1]:
-            eqns += [_make_checkpoint(jaxpr, parts[number], readers, prevent_cse=prevent_cse), *waiting]
-            waiting, made = [], set()
+            eqns += [_make_checkpoint(jaxpr, parts[number], readers, prevent_cse=prevent_cse), *delayed]
+            delayed, dependent = [], set()
     return jaxpr.replace(eqns=eqns)
 
 
 def _find_prefix(eqn: Any, scopes: Sequence[str]) -> str | None:
-    """The path in front of the scope an equation is in: equations of one layer have it in common; `None` outside all scopes."""
+    """The path before an equation's scope, the same for all equations of one layer; `None` outside all scopes."""
     path = f"/{without_marks(str(eqn.source_info.name_stack))}/"
     return next((path.partition(f"/{scope}/")[0] for scope in scopes if is_in_scope(scope, path.strip("/"))), None)
 
 
 def _find_parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
-    """Indices of the equations of each part. One ends where the next equation of the scopes is of another layer, or reads what was made
-    from the part's results outside it."""
+    """Indices of each part; it ends before another layer, or an equation that depends on it from outside."""
     parts: list[list[int]] = []
     before: str | None = None
     inside: set[Any] = set()
@@ -303,9 +309,9 @@ def _find_parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
 
 def _make_checkpoint(jaxpr: Any, part: Sequence[int], readers: dict[Any, set[int]], *, prevent_cse: bool) -> Any:
     eqns = [jaxpr.eqns[index] for index in part]
-    made = {var: None for eqn in eqns for var in eqn.outvars}
-    read = dict.fromkeys(atom for eqn in eqns for atom in variables(eqn.invars) if atom not in made)
-    results = [var for var in made if readers.get(var, set()) - set(part)]
+    produced = {var: None for eqn in eqns for var in eqn.outvars}
+    read = dict.fromkeys(atom for eqn in eqns for atom in variables(eqn.invars) if atom not in produced)
+    results = [var for var in produced if readers.get(var, set()) - set(part)]
     effects = set().union(*(eqn.effects for eqn in eqns))
     inner = jaxpr.replace(constvars=(), invars=list(read), outvars=results, eqns=eqns, effects=effects)
     return checkpoint_equation(inner, list(read), results, eqns[0], policy=None, prevent_cse=prevent_cse)

@@ -1,8 +1,10 @@
-"""Equations of a jaxpr: what they read, which of them some variables depend on, and parts of a jaxpr as a jaxpr again."""
+"""Equations of a jaxpr: their inputs, dependencies, FLOP and bytes, and parts of a jaxpr as new jaxprs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from jax.extend import core as jex_core
@@ -12,7 +14,7 @@ from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import is_library, short_line
 
 JITTED = ("jit", "pjit")
-"""Primitives that call what `jax.jit` made; their parameters are `name` and `jaxpr`."""
+"""Primitives that call a `jax.jit` function; their parameters are `name` and `jaxpr`."""
 
 CALLS = (*JITTED, "closed_call", "core_call", "eval_jaxpr")
 """Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
@@ -25,38 +27,41 @@ def variables(atoms: Iterable[Any]) -> list[Any]:
 
 
 def scope_of(eqn: Any) -> str:
-    """The named scope of a flat equation, as the user reads it."""
+    """The readable named scope of an inlined equation."""
     return readable_path(f"jit(loss)/{eqn.source_info.name_stack}").removesuffix("/")
 
 
 def select_needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """The equations that the outputs depend on, in their order."""
+    """The equations that the outputs depend on, in order."""
     read = set(variables(outputs))
-    found = []
+    needed = []
     for eqn in reversed(eqns):
         if any(var in read for var in eqn.outvars):
-            found.append(eqn)
+            needed.append(eqn)
             read.update(variables(eqn.invars))
-    return found[::-1]
+    return needed[::-1]
+
+
+def parts_of(atoms: Iterable[Any], part: Mapping[Any, int]) -> list[int]:
+    """The parts that each atom depends on (`classify_equations`); 0 for literals and unknown variables."""
+    return [0 if isinstance(atom, jex_core.Literal) else part.get(atom, 0) for atom in atoms]
 
 
 def classify_equations(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
-    """For each equation, whether it depends on parameters (1), the batch (2) or both (3); `part` says so of variables, and is completed."""
+    """For each equation, whether it depends on parameters (1), the batch (2) or both (3); extends `part`, by variable."""
     kinds = []
     for eqn in eqns:
-        kind = 0
-        for var in variables(eqn.invars):
-            kind |= part.get(var, 0)
+        kind = reduce(or_, parts_of(eqn.invars, part), 0)
         part.update(dict.fromkeys(eqn.outvars, kind))
         kinds.append(kind)
     return kinds
 
 
 def scan_widths(scan: Any) -> tuple[int, int]:
-    """How many of a scan's arguments are constants, and how many are carried; the others are read a slice in each iteration.
+    """The numbers of constant and of carried arguments of a scan; its other arguments are sliced.
 
-    Read off the ranks: a slice has one dimension less than its argument or result. (JAX tells it by `num_consts` and `num_carry` below
-    0.11 and by trees from there on, and promises neither.)
+    Derived from the ranks: a slice has one dimension less than its argument or result. (JAX has `num_consts` and
+    `num_carry` below 0.11 and trees from there on, and guarantees neither.)
     """
     body = scan.params["jaxpr"]
     carried = _count_equal_ranks(scan.outvars, body.out_avals)
@@ -68,7 +73,7 @@ def _count_equal_ranks(atoms: Sequence[Any], avals: Sequence[Any]) -> int:
 
 
 def closed_jaxpr(base: Any, constants: Mapping[Any, Any], invars: Sequence[Any], eqns: Sequence[Any], outvars: Sequence[Any]) -> Any:
-    """Equations without effects, taken from those of the jaxpr `base`, as one of their own; `constants` are variables with their values."""
+    """A closed jaxpr of effect-free equations from the jaxpr `base`; `constants` maps variables to values."""
     jaxpr = base.replace(
         constvars=list(constants),
         invars=list(invars),
@@ -87,27 +92,26 @@ def function_of(closed: Any) -> Callable[..., list[Any]]:
 
 
 def source_line(eqn: Any) -> str:
-    """The innermost line of an equation that is the user's, `gpt.py:42`; empty if there is none."""
+    """The innermost user line of an equation, `gpt.py:42`; empty if there is none."""
     traceback = eqn.source_info.traceback
     frames = traceback.frames if traceback is not None else ()
     return next((short_line(frame.file_name, frame.line_num) for frame in frames if not is_library(frame.file_name)), "")
 
 
 def calls_library(eqn: Any) -> bool:
-    """Whether an equation calls a jitted function that is not the user's, such as `jnp.where`. JAX keeps what it traced of one, with the
-    source lines of whoever called it first: what is inside lies where it is called."""
+    """Return whether an equation calls a library's jitted function, whose inner lines are those of its first caller."""
     filename = _filename_of_callee(eqn)
     return filename is not None and is_library(filename)
 
 
-def users_functions(jaxpr: Any) -> Iterator[str]:
-    """The names of the jitted functions that are called in a jaxpr and are the user's, or nobody's that JAX knows."""
+def user_functions(jaxpr: Any) -> Iterator[str]:
+    """The names of jitted functions called in a jaxpr that are the user's or of unknown origin."""
     called = (eqn for eqn, _ in equations_below(jaxpr) if eqn.primitive.name in JITTED)
     return (eqn.params["name"] for eqn in called if not calls_library(eqn))
 
 
 def equations_below(jaxpr: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """All equations of a jaxpr and of the jaxprs inside them, each with those it is inside of, the outermost first."""
+    """All equations of a jaxpr and its inner jaxprs, each with the equations around it, the outermost first."""
     for eqn in jaxpr.eqns:
         yield eqn, around
         for inner in jaxprs_in(eqn):
@@ -115,18 +119,18 @@ def equations_below(jaxpr: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[
 
 
 def equations_inside(eqn: Any) -> Iterator[Any]:
-    """All equations of the jaxprs among the parameters of an equation."""
-    return (each for inner in jaxprs_in(eqn) for each, _ in equations_below(inner))
+    """All equations of an equation's inner jaxprs."""
+    return (inner_eqn for inner in jaxprs_in(eqn) for inner_eqn, _ in equations_below(inner))
 
 
 def jaxprs_in(eqn: Any) -> Iterator[Any]:
     """The jaxprs among the parameters of an equation."""
-    found: Iterator[Any] = jex_core.jaxprs_in_params(eqn.params)
-    return found
+    inner_jaxprs: Iterator[Any] = jex_core.jaxprs_in_params(eqn.params)
+    return inner_jaxprs
 
 
 def rewrite_inside(eqn: Any, rewrite: Callable[[Any], Any]) -> Any:
-    """An equation with each jaxpr among its parameters rewritten; constants of a closed one stay."""
+    """An equation with each of its inner jaxprs rewritten; constants of closed ones stay."""
 
     def rewrite_value(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -143,16 +147,16 @@ def _filename_of_callee(eqn: Any) -> str | None:
 
 
 def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
-    """The path of an equation as a report shows it, and the raw scope of the jaxprs inside it."""
+    """The path of an equation in reports, and the raw scope of its inner jaxprs."""
     stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
     path = readable_path("/".join(word for word in ("jit(step)", stack, eqn.primitive.name) if word))
-    if eqn.primitive.name == "shard_map":  # JAX lowers what is inside with scopes of its own
+    if eqn.primitive.name == "shard_map":  # JAX lowers its body with separate scopes
         return path, ""
     name = eqn.params.get("name") if eqn.primitive.name in JITTED else ""
     return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)
 
 
-# FLOP and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is chosen.
+# FLOP and bytes of one equation, from shapes alone: enough to balance blocks before any hardware is chosen.
 
 _MOVES = ("reshape", "squeeze", "broadcast_in_dim", "transpose", "convert_element_type", "copy", "slice", "concatenate", "iota", "name")
 """Primitives that compute nothing."""
@@ -165,20 +169,20 @@ def size_of(aval: Any) -> int:
 
 
 def flops_of(eqn: Any) -> int:
-    """Floating-point operations: 2 m n k of a dot, 8 of complex numbers, one per element of anything else, a loop's body times its trip
-    count."""
+    """FLOP: 2 m n k of a dot (8 m n k if complex), else one per element; a loop's body times its trip count."""
     name, params = eqn.primitive.name, eqn.params
     inner = list(jaxprs_in(eqn))
-    if name == "dot_general":
-        (contracted, _), _ = params["dimension_numbers"]
+    if name in ("dot_general", "ragged_dot_general"):  # the latter multiplies each row by the matrix of its group
+        numbers = params.get("dimension_numbers") or params["ragged_dot_dimension_numbers"].dot_dimension_numbers
+        (contracted, _), _ = numbers
         shape = eqn.invars[0].aval.shape
         return _multiply_add(eqn) * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
     if name == "conv_general_dilated":
         kernel, numbers = eqn.invars[1].aval.shape, params["dimension_numbers"].rhs_spec
         return _multiply_add(eqn) * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // kernel[numbers[0]]
     if inner:
-        bodies = [max(inner, key=lambda each: sum(map(flops_of, each.eqns)))] if name == "cond" else inner
-        return int(params.get("length", 1)) * sum(flops_of(each) for body in bodies[:1] for each in body.eqns)
+        bodies = [max(inner, key=lambda item: sum(map(flops_of, item.eqns)))] if name == "cond" else inner
+        return int(params.get("length", 1)) * sum(flops_of(eqn_inside) for body in bodies[:1] for eqn_inside in body.eqns)
     if name in _MOVES:
         return 0
     return max((math.prod(atom.aval.shape) for atom in (*eqn.invars, *eqn.outvars)), default=0)
@@ -189,7 +193,7 @@ def _multiply_add(eqn: Any) -> int:
 
 
 def traffic_of(eqn: Any) -> int:
-    """Bytes read and written if nothing is fused."""
+    """Bytes read and written without fusion."""
     return sum(size_of(atom.aval) for atom in (*eqn.invars, *eqn.outvars))
 
 
@@ -197,7 +201,7 @@ def traffic_of(eqn: Any) -> int:
 
 
 def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
-    """Equations of a jaxpr with its calls inlined, values of constants, results."""
+    """The equations of a jaxpr with its calls inlined, the values of constants, and the results."""
     inlined = Inlining()
     outvars = inlined.block(closed, closed.jaxpr.invars, None)
     return inlined.eqns, inlined.constants, outvars
@@ -205,32 +209,32 @@ def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
 
 @dataclass(slots=True)
 class Inlining:
-    """Replaces each call by what it calls. JAX shares one jaxpr among calls that are alike, so variables are made anew."""
+    """Replaces each call by its callee, with new variables, as JAX shares one jaxpr among identical calls."""
 
     eqns: list[Any] = field(default_factory=list)
     constants: dict[Any, Any] = field(default_factory=dict)
 
     def block(self, closed: Any, arguments: Sequence[Any], stack: Any) -> list[Any]:
         jaxpr = closed.jaxpr
-        known = dict(zip(jaxpr.invars, arguments, strict=True))
+        replacements = dict(zip(jaxpr.invars, arguments, strict=True))
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            known[var] = jex_core.Var(var.aval)
-            self.constants[known[var]] = value
+            replacements[var] = jex_core.Var(var.aval)
+            self.constants[replacements[var]] = value
         for eqn in jaxpr.eqns:
             scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
-            invars = substituted(eqn.invars, known)
+            invars = substituted(eqn.invars, replacements)
             if eqn.primitive.name in CALLS and (inner := _called_jaxpr(eqn)) is not None:
                 results = self.block(inner, invars, scope)
-                known.update(zip(eqn.outvars, results, strict=True))
+                replacements.update(zip(eqn.outvars, results, strict=True))
                 continue
-            fresh = [jex_core.Var(var.aval) for var in eqn.outvars]
-            known.update(zip(eqn.outvars, fresh, strict=True))
-            self.eqns.append(eqn.replace(invars=invars, outvars=fresh, source_info=eqn.source_info.replace(name_stack=scope)))
-        return substituted(jaxpr.outvars, known)
+            outvars = [jex_core.Var(var.aval) for var in eqn.outvars]
+            replacements.update(zip(eqn.outvars, outvars, strict=True))
+            self.eqns.append(eqn.replace(invars=invars, outvars=outvars, source_info=eqn.source_info.replace(name_stack=scope)))
+        return substituted(jaxpr.outvars, replacements)
 
 
 def substituted(atoms: Iterable[Any], known: Mapping[Any, Any]) -> list[Any]:
-    """Atoms with those that are `known` as others replaced."""
+    """Atoms with replacements from `known`."""
     return [atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom) for atom in atoms]
 
 
@@ -239,7 +243,7 @@ def _called_jaxpr(eqn: Any) -> Any:
     return inner if isinstance(inner, jex_core.ClosedJaxpr) else None
 
 
-# What a traced function computes and its step does not: values that no result needs, and those the planner prunes as irrelevant.
+# Values of a traced function that its step lacks: values that no result needs, and values the planner prunes as irrelevant.
 
 _DEAD = "no result depends on it, so JAX removes it"
 _PRUNED = "it does not affect sharding, so the planner removes it"
@@ -248,35 +252,34 @@ _PRUNED = "it does not affect sharding, so the planner removes it"
 def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
     """The values of a traced function that are not among the program's operations, in order of appearance."""
     present = {op.path for op in program.operations}
-    found: dict[tuple[str, str], RemovedValue] = {}
+    removed: dict[tuple[str, str], RemovedValue] = {}
     for path, source, is_live in _walk_values(jaxpr, ""):
         if path not in present:
             ways_out = (
                 ("annotate its user", "annotate its operand") if is_live else ("return a value that depends on it", "remove the statement")
             )
-            found.setdefault((path, source), RemovedValue(path, source, _PRUNED if is_live else _DEAD, ways_out))
-    return tuple(found.values())
+            removed.setdefault((path, source), RemovedValue(path, source, _PRUNED if is_live else _DEAD, ways_out))
+    return tuple(removed.values())
 
 
 def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True, called: str = "") -> Iterator[tuple[str, str, bool]]:
-    """Path, source line and use of each value; inside a library's function the line is the one that it is `called` in."""
+    """Path, source line and liveness of each value; inside a library's function, the line of its call (`called`)."""
     live = _find_live(jaxpr)
     for eqn, needed in zip(jaxpr.eqns, live, strict=True):
         path, inner = path_of_equation(eqn, scope)
         source = called or source_line(eqn)
         yield path, source, is_live and needed
         within = source if called or calls_library(eqn) else ""
-        for each in jaxprs_in(eqn):
-            yield from _walk_values(each, inner, is_live=is_live and needed, called=within)
+        for inner_jaxpr in jaxprs_in(eqn):
+            yield from _walk_values(inner_jaxpr, inner, is_live=is_live and needed, called=within)
 
 
 def _find_live(jaxpr: Any) -> list[bool]:
-    """For each equation, whether a result depends on it."""
     needed = {atom for atom in jaxpr.outvars if not isinstance(atom, jex_core.Literal)}
-    found = []
+    flags = []
     for eqn in reversed(jaxpr.eqns):
         is_live = bool(eqn.effects) or any(var in needed for var in eqn.outvars)
-        found.append(is_live)
+        flags.append(is_live)
         if is_live:
             needed.update(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal))
-    return found[::-1]
+    return flags[::-1]

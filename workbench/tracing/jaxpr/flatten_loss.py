@@ -1,8 +1,9 @@
-"""A traced loss as one flat list of equations: calls inlined, a scanned stack of layers unrolled, each layer with weights of its own.
+"""A traced loss as one flat list of equations: calls inlined, a scanned stack of layers unrolled, weights sliced by
+layer.
 
-A scan over layers takes its weights stacked, `[layers, ...]`. To partition between two layers, the argument is replaced by *parameter
-slices*, one `[1, ...]` for each iteration; a cast on the way to the scan is applied to each. A scan over anything else stays a loop.
-Equations are moved and renamed, never evaluated: named scopes and source lines stay, a layer's under its number.
+A scan over layers takes its weights stacked, `[layers, ...]`. To partition between two layers, the argument is replaced
+by *parameter slices*, one `[1, ...]` for each iteration; a cast before the scan is applied to each. Other scans stay
+loops. Equations are moved and renamed, never evaluated: named scopes and source lines stay, a layer's under its number.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +24,7 @@ _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "c
 
 
 class ParamSlice(NamedTuple):
-    """A parameter leaf by its number, or of a stacked one the slice `[layer : layer + 1]`."""
+    """A parameter leaf by number, or the slice `[layer : layer + 1]` of a stacked one."""
 
     leaf: int
     layer: int | None = None
@@ -31,13 +32,13 @@ class ParamSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Flat:
-    """A loss as equations in the order of the trace.
+    """A loss as equations in trace order.
 
-    - `param_slices`: the parameters, each with the variable that holds it; `batch`: a variable for each leaf of the batch;
-    - `constants`: variables with a value known when the loss was traced;
-    - `loss` and `weight` (of a micro-batch in the mean over them; `None` counts each alike): variables or literals;
+    - `param_slices`: the parameters, each with its variable; `batch`: a variable for each leaf of the batch;
+    - `constants`: variables with values known at trace time;
+    - `loss` and `weight` (of a micro-batch in the mean; `None` for equal weights): variables or literals;
     - `averages`: numbers of the parameter slices that are moving averages;
-    - `base`: the jaxpr all this comes from.
+    - `base`: the original jaxpr.
     """
 
     eqns: tuple[Any, ...]
@@ -51,10 +52,10 @@ class Flat:
 
 
 def flatten(closed: Any, parameters: int) -> Flat:
-    """Flatten the loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters.
+    """Flatten the loss `closed(*parameters, *batch) -> loss`, whose first `parameters` arguments are parameter leaves.
 
-    Layers of which it is not chosen yet whether a remat policy is for them (`choose_layers`) are chosen here: one by one where a loop over
-    them is unrolled. Raises `PipelineError` for a loss with side effects, `RematError` where layers cannot be chosen so.
+    Partial remat policies (`choose_layers`) are resolved here, layer by layer in unrolled loops. Raises `PipelineError`
+    for a loss with side effects, `RematError` if they cannot be resolved.
     """
     _verify_pure(closed)
     closed = choose_layers(closed, group=False)
@@ -97,7 +98,7 @@ class _ScanUnroller:
     constants: dict[Any, Any]
     eqns: list[Any] = field(default_factory=list)
     known: dict[Any, Any] = field(default_factory=dict)
-    slices_of: dict[Any, list[Any]] = field(default_factory=dict)  # a stacked variable's slices, one a layer
+    slices_of: dict[Any, list[Any]] = field(default_factory=dict)  # stacked variable -> one slice per layer
 
     def run(self, outvars: Sequence[Any]) -> list[Any]:
         for var in self._find_stacked():
@@ -114,28 +115,28 @@ class _ScanUnroller:
     def param_slices(self) -> Iterable[tuple[ParamSlice, Any]]:
         for leaf, var in enumerate(self.parameters):
             if var in self.slices_of:
-                yield from ((ParamSlice(leaf, layer), each) for layer, each in enumerate(self.slices_of[var]))
+                yield from ((ParamSlice(leaf, layer), slice_var) for layer, slice_var in enumerate(self.slices_of[var]))
             else:
                 yield ParamSlice(leaf), var
 
     def _find_stacked(self) -> list[Any]:
-        """The parameters that a scan takes layer by layer, perhaps after a cast."""
+        """The parameters that a scan slices by layer, perhaps after a cast."""
         source = {var: var for var in self.parameters}
-        found: dict[Any, None] = {}
+        stacked: dict[Any, None] = {}
         for eqn in self.source_eqns:
             if _is_cast(eqn) and eqn.invars[0] in source:
                 source[eqn.outvars[0]] = source[eqn.invars[0]]
-            found.update({source[atom]: None for atom in variables(_scanned_weights(eqn)) if atom in source})
-        return list(found)
+            stacked.update({source[atom]: None for atom in variables(_scanned_weights(eqn)) if atom in source})
+        return list(stacked)
 
     def _cast_slices(self, eqn: Any) -> None:
-        fresh = [_make_slice_var(eqn.outvars[0]) for _ in self.slices_of[eqn.invars[0]]]
-        for old, new in zip(self.slices_of[eqn.invars[0]], fresh, strict=True):
+        cast_vars = [_make_slice_var(eqn.outvars[0]) for _ in self.slices_of[eqn.invars[0]]]
+        for old, new in zip(self.slices_of[eqn.invars[0]], cast_vars, strict=True):
             self.eqns.append(eqn.replace(invars=[old], outvars=[new]))
-        self.slices_of[eqn.outvars[0]] = fresh
+        self.slices_of[eqn.outvars[0]] = cast_vars
 
     def _join_slices(self, atom: Any) -> Any:
-        """A variable, concatenated again from its slices where something besides a scan reads it."""
+        """A variable, concatenated from its slices where something other than a scan reads it."""
         if isinstance(atom, jex_core.Literal) or (atom not in self.slices_of and atom not in self.known):
             return atom
         if atom not in self.known:
@@ -152,26 +153,27 @@ class _ScanUnroller:
         return result
 
     def _unroll(self, scan: Any) -> None:
-        parts = scan.params
+        params = scan.params
         fixed, width = scan_widths(scan)
         invars = [atom if i >= fixed + width else self._join_slices(atom) for i, atom in enumerate(scan.invars)]
         carry = invars[fixed : fixed + width]
-        iterations = range(parts["length"])
+        iterations = range(params["length"])
         stacked: list[list[Any]] = [[] for _ in scan.outvars[width:]]
-        each = count_layers(parts["jaxpr"].jaxpr)
-        for number, layer in enumerate(reversed(iterations) if parts["reverse"] else iterations):
+        layers_per_iteration = count_layers(params["jaxpr"].jaxpr)
+        for number, layer in enumerate(reversed(iterations) if params["reverse"] else iterations):
             numbered = _scope_to_layer(scan, layer)
             body = Inlining(self.eqns, self.constants)
             arguments = [*invars[:fixed], *carry, *(self._slice_argument(atom, layer, numbered) for atom in invars[fixed + width :])]
-            results = body.block(choose_layers(parts["jaxpr"], counted=number * each), arguments, numbered.source_info.name_stack)
+            results = body.block(
+                choose_layers(params["jaxpr"], counted=number * layers_per_iteration), arguments, numbered.source_info.name_stack
+            )
             carry = results[:width]
             for rows, row in zip(stacked, results[width:], strict=True):
                 rows.append(row)
         self.known.update(zip(scan.outvars[:width], carry, strict=True))
-        self._stack_results(scan, stacked, width, reverse=parts["reverse"])
+        self._stack_results(scan, stacked, width, reverse=params["reverse"])
 
     def _slice_argument(self, atom: Any, layer: int, scan: Any) -> Any:
-        """What an iteration of the scan reads of a stacked argument."""
         if not isinstance(atom, jex_core.Literal) and atom in self.slices_of:
             return self._splice_function(_squeeze_first, [self.slices_of[atom][layer]], scan)
         return self._splice_function(_index_function(layer), [self._join_slices(atom)], scan)
@@ -186,7 +188,7 @@ class _ScanUnroller:
 
 @lru_cache(1 << 12)
 def _trace_small(fn: Callable[..., Any], avals: tuple[tuple[tuple[int, ...], Any, bool], ...]) -> Any:
-    """A small function traced: once for all layers, micro-batches and networks that call it with these shapes."""
+    """A traced small function, shared by all layers, micro-batches and networks with these shapes."""
     return jax.make_jaxpr(fn)(*(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in avals))
 
 
@@ -212,34 +214,32 @@ def _is_cast(eqn: Any) -> bool:
 
 
 def _scanned_weights(eqn: Any) -> list[Any]:
-    """The arguments that a scan takes slice by slice."""
     if eqn.primitive is not primitives.scan_p:
         return []
     return variables(eqn.invars[sum(scan_widths(eqn)) :])
 
 
 def _scope_to_layer(scan: Any, layer: int) -> Any:
-    """The scan's equation in the scope of one of its layers."""
     stack = scan.source_info.name_stack
     return scan.replace(source_info=scan.source_info.replace(name_stack=stack.extend(str(layer) if str(stack) else f"layer_{layer}")))
 
 
 def _find_weight(eqns: Sequence[Any]) -> Any:
-    found = [eqn.outvars[0] for eqn in eqns if eqn.primitive is primitives.name_p and eqn.params["name"] == WEIGHT]
-    if len(found) > 1:
+    weights = [eqn.outvars[0] for eqn in eqns if eqn.primitive is primitives.name_p and eqn.params["name"] == WEIGHT]
+    if len(weights) > 1:
         raise PipelineError(
-            f"The loss marks {len(found)} values as the weight of a micro-batch; it has one.",
+            f"The loss marks {len(weights)} values as the weight of a micro-batch; it has one.",
             ["mark the count of the mean that is the loss"],
         )
-    if not found and (inside := sorted({eqn.primitive.name for eqn in eqns if eqn.primitive.name in _OPAQUE and _marks_weight(eqn)})):
+    if not weights and (inside := sorted({eqn.primitive.name for eqn in eqns if eqn.primitive.name in _OPAQUE and _marks_weight(eqn)})):
         raise PipelineError(
             f"The loss marks the weight of a micro-batch inside a {inside[0]}, where it cannot be read.", ["mark it outside of loops"]
         )
-    return found[0] if found else None
+    return weights[0] if weights else None
 
 
 def _marks_weight(eqn: Any) -> bool:
-    return any(each.primitive is primitives.name_p and each.params["name"] == WEIGHT for each in equations_inside(eqn))
+    return any(inner_eqn.primitive is primitives.name_p and inner_eqn.params["name"] == WEIGHT for inner_eqn in equations_inside(eqn))
 
 
 def _find_averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:

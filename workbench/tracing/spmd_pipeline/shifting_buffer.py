@@ -45,7 +45,8 @@ def shifting_buffer(
     - `stage(weights, x) -> x`: one stage of one repeat on one micro-batch; shapes and types do not change;
     - `weights`: leaves [S, R, ...];
     - `remat`: a stage's backward pass recomputes its forward pass;
-    - `place_on_stages`: keeps a tree of leaves [S, ...] on the devices of the stages, `with_sharding_constraint` say.
+    - `place_on_stages`: shards a tree of leaves [S, ...] over the stages' devices, for instance by
+      `with_sharding_constraint`.
     """
     count = jax.tree.leaves(inputs)[0].shape[0]
     slots = -(-count // stages)
@@ -81,7 +82,7 @@ def shifting_buffer(
 
 
 def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
-    """How often the buffer shifts; every device works in every iteration.
+    """The number of iterations; every device works in every iteration.
 
     >>> iterations_of(4, 8), iterations_of(4, 8, repeats=2), iterations_of(4, 2, repeats=2)
     (11, 19, 9)
@@ -90,7 +91,7 @@ def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
 
 
 def _select_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], Any]:
-    """`(weights of all repeats, x, repeat)`. The weights are the same in all iterations, and kept once; a repeat's are sliced again."""
+    """`stage` of `(weights of all repeats, x, repeat)`; weights are stored once, and a repeat's are sliced again."""
 
     def run(weights: Any, x: Any, repeat: Any) -> Any:
         repeat_weights = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, repeat, axis=0, keepdims=False), weights)
@@ -106,12 +107,12 @@ def _select_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], An
 
 
 def _is_saved(primitive: Any, *_: Any, **__: Any) -> bool:
-    """Whether to save a value: all but the sliced weights, of which there would be one for each iteration."""
+    """Return whether to save a value: all but the sliced weights, which would be stored once per iteration."""
     return primitive.name not in ("dynamic_slice", "squeeze")
 
 
 def _mask_invalid(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
-    """`(weights, x, repeat, valid)`; where it is not valid, gradients are zero whatever the stage computes."""
+    """`stage` with an argument `valid`; gradients of invalid calls are zero, whatever the stage computes."""
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
     def run(weights: Any, x: Any, repeat: Any, valid: Any) -> Any:
@@ -132,7 +133,7 @@ def _mask_invalid(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, 
 
 
 def _arrange_rows(leaf: Any, *, stages: int, slots: int) -> Any:
-    """[M, ...] as [S, q, ...], the last micro-batch again where there are fewer."""
+    """[M, ...] as [S, q, ...], padded with the last micro-batch."""
     missing = stages * slots - leaf.shape[0]
     if missing:
         leaf = jnp.concatenate([leaf, jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))])
@@ -140,11 +141,11 @@ def _arrange_rows(leaf: Any, *, stages: int, slots: int) -> Any:
 
 
 def _restore_order(stream: Any, count: int, iterations: int) -> Any:
-    """The results in order, each from where the stream has turned it since the last stage made it."""
+    """The results in order, read from where the stream has rotated them."""
     stages, slots = stream.shape[:2]
-    made = np.arange(count) + iterations - count
-    rows, places = stages - 1 - (iterations - 1 - made) // slots, made % slots
-    if count == stages * slots:  # each row in its place: no device needs what another holds
+    finished_at = np.arange(count) + iterations - count
+    rows, places = stages - 1 - (iterations - 1 - finished_at) // slots, finished_at % slots
+    if count == stages * slots:  # rows are in place: no communication
         order = places.reshape(stages, slots)[0]
         stream = jnp.roll(stream, -int(order[0]), axis=1)
         return stream.reshape(count, *stream.shape[2:])
@@ -161,5 +162,5 @@ def _write_slot(leaf: Any, new: Any, slot: Any) -> Any:
 
 @partial(jax.checkpoint, prevent_cse=False)
 def _select(flags: Any, one: Tree, other: Tree) -> Tree:
-    """Leaves [S, ...], chosen by a flag for all or one for each stage. (Checkpointed: the flags are kept, and not once an element.)"""
+    """Select leaves [S, ...] by one flag, or one per stage. (Checkpointed, to keep flags instead of full masks.)"""
     return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(flags, jnp.shape(flags) + (1,) * (a.ndim - jnp.ndim(flags))), a, b), one, other)

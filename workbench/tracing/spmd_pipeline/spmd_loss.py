@@ -1,7 +1,8 @@
-"""The loss of a program, pipelined as one SPMD program: its equal layers in the shifting buffer, prefix and suffix over all stages.
+"""The loss of a program, pipelined as one SPMD program: equal layers in the shifting buffer, prefix and suffix over all
+stages.
 
-The prefix and the suffix run on the micro-batches where the stream holds them, each stage's devices on their share: they are pipelined too,
-as far as they can be, and idle nowhere. The loss is that of the micro-batches one by one, means over unequal masks included.
+Prefix and suffix run on the micro-batches where the stream holds them, each stage's devices on their share, so that no
+device idles. The loss equals that of separate micro-batches, including means over unequal masks.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +31,10 @@ MOST_UNROLLED = 4  # layers
 
 
 def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStages) -> Callable[[Any, Any], Any]:
-    """`loss(params, batch)` on the program's own pytrees; `place_on_stages` keeps leaves [stages, ...] on the stages' devices.
+    """`loss(params, batch)` on the program's own pytrees; `place_on_stages` shards leaves [stages, ...] over the
+    stages' devices.
 
-    Raises `PipelineError` for a program without equal layers, or whose layers the virtual stages do not divide.
+    Raises `PipelineError` for a program without equal layers, or whose layers are not divisible by the virtual stages.
     """
     run = find_layers(program, spec)
     splits = plan_input_splits(program, spec.micro_batches)
@@ -46,8 +48,7 @@ def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStag
 
 
 def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
-    """The layers that the stages run. Raises `PipelineError` where there are none, they are not alike, or the virtual stages do not divide
-    them."""
+    """The layers that the stages run; raises `PipelineError` unless they are equal and divisible by the stages."""
     if program.remat.layers != ALL_LAYERS:
         whole = str(replace(program.remat, layers=ALL_LAYERS))
         raise PipelineError(
@@ -60,7 +61,7 @@ def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
 
 
 def find_stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
-    """Numbers of the parameter leaves that hold one slice for each layer of the run: they are sharded over the stages at rest."""
+    """Numbers of the parameter leaves with one slice per layer of the run, which are sharded over the stages."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     flat = run.partition.network.flat
     layers = len(run.param_slices)
@@ -70,7 +71,7 @@ def find_stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]
 
 
 def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
-    """Raises `PipelineError` if the virtual stages do not have equally many layers."""
+    """Raise `PipelineError` unless the virtual stages divide the layers."""
     if layers % spec.virtual_stages == 0:
         return
     requirement = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}" if spec.chunks > 1 else f"{spec.stages} stages"
@@ -97,11 +98,11 @@ class _ParamSlices:
         return _share_gradient(value, self.share) if number in self.flat.averages else value
 
     def stack(self, numbers: Sequence[int]) -> Any:
-        """One parameter slice of each layer, [layers, ...]; a stacked leaf as it is."""
-        found = [self.flat.param_slices[number][0] for number in numbers]
-        leaf = self.leaves[found[0].leaf]
-        whole = [(found[0].leaf, layer) for layer in range(leaf.shape[0] if leaf.ndim else 0)]
-        if found == whole and not self.flat.averages.intersection(numbers):
+        """One parameter slice of each layer, [layers, ...]; a fully stacked leaf is not copied."""
+        slices = [self.flat.param_slices[number][0] for number in numbers]
+        leaf = self.leaves[slices[0].leaf]
+        whole = [(slices[0].leaf, layer) for layer in range(leaf.shape[0] if leaf.ndim else 0)]
+        if slices == whole and not self.flat.averages.intersection(numbers):
             return leaf[:, None]
         return jnp.stack([self[number] for number in numbers])
 
@@ -109,11 +110,11 @@ class _ParamSlices:
 def _loss(
     run: HomogeneousLayers, spec: PipelineSpec, param_slices: _ParamSlices, batch: Sequence[Any], place_on_stages: PlaceOnStages
 ) -> Any:
-    suffix, known = run.suffix, _run_prefix(run, param_slices, batch)
-    weights = [_group_by_stage(param_slices.stack(each), spec) for each in zip(*run.param_slices, strict=True)]
+    suffix, values = run.suffix, _run_prefix(run, param_slices, batch)
+    weights = [_group_by_stage(param_slices.stack(layer_slices), spec) for layer_slices in zip(*run.param_slices, strict=True)]
     inputs = {
-        "carry": tuple(batch[number] if kind == "batch" else known[number] for kind, number in run.carry),
-        "shared": tuple(known[value] for value in run.shared),
+        "carry": tuple(batch[number] if kind == "batch" else values[number] for kind, number in run.carry),
+        "shared": tuple(values[value] for value in run.shared),
         "batch": tuple(batch[i] for i in run.batch),
     }
     done = shifting_buffer(
@@ -125,8 +126,8 @@ def _loss(
         remat=spec.remat != "never",
         place_on_stages=place_on_stages,
     )
-    known |= dict(zip(run.last, done["carry"], strict=True))
-    parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.input_activations]
+    values |= dict(zip(run.last, done["carry"], strict=True))
+    parts = [batch[i] for i in suffix.batch], [values[value] for value in suffix.input_activations]
     losses, *counts = jax.vmap(
         lambda own, input_activations: tuple(suffix.call(*(param_slices[i] for i in suffix.param_slices), *own, *input_activations))
     )(*parts)
@@ -134,16 +135,15 @@ def _loss(
 
 
 def _run_prefix(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[Any]) -> dict[int, Any]:
-    """What the prefix makes of all micro-batches, by number of the partition's value."""
     prefix = run.prefix
     if prefix is None:
         return {}
-    made = jax.vmap(lambda parts: prefix.call(*(param_slices[i] for i in prefix.param_slices), *parts))([batch[i] for i in prefix.batch])
-    return dict(zip(prefix.output_activations, made, strict=True))
+    outputs = jax.vmap(lambda parts: prefix.call(*(param_slices[i] for i in prefix.param_slices), *parts))([batch[i] for i in prefix.batch])
+    return dict(zip(prefix.output_activations, outputs, strict=True))
 
 
 def _run_stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
-    """The layers of one virtual stage; weights are [layers of a stage, ...]. Few are unrolled: a loop copies what it keeps."""
+    """The layers of one virtual stage, [layers of a stage, ...]; few are unrolled, as a loop copies residuals."""
 
     def layer(carry: Any, layer_weights: Any) -> tuple[Any, None]:
         return run.layer(layer_weights, x["batch"], x["shared"], carry), None
@@ -158,13 +158,12 @@ def _run_stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
 
 
 def _group_by_stage(leaf: Any, spec: PipelineSpec) -> Any:
-    """[layers, ...] as [stages, chunks, layers of a virtual stage, ...]: virtual stage k is chunk k div stages of stage k mod stages."""
+    """[layers, ...] as [stages, chunks, layers, ...]; virtual stage k is chunk k // stages of stage k % stages."""
     reshaped = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.virtual_stages, *leaf.shape[1:])
     return jnp.swapaxes(reshaped, 0, 1)
 
 
 def _split_leaf(leaf: Any, split: Split, count: int) -> Any:
-    """A leaf of the batch as [micro-batches, ...]."""
     if split.dim is not None:
         shape = leaf.shape
         reshaped = leaf.reshape(*shape[: split.dim], count, shape[split.dim] // count, *shape[split.dim + 1 :])
@@ -178,8 +177,8 @@ def _split_leaf(leaf: Any, split: Split, count: int) -> Any:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _share_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matters to the derivative
-    """A value whose gradient is the mean over micro-batches where each has a gradient of its own: a moving average."""
+def _share_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - used by the derivative
+    """`value`, a moving average, whose gradient is the mean over micro-batches."""
     return value
 
 
@@ -191,13 +190,13 @@ _share_gradient.defvjp(lambda value, _: (value, None), lambda share, _, arriving
 
 @cache_with_program(700)
 def trace_spmd_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
-    """The program of the pipelined step. Raises `PipelineError` where the layers cannot be pipelined so."""
+    """The program of the pipelined step. Raises `PipelineError` if the layers cannot be pipelined."""
     abstract = AbstractMesh(tuple(size for _, size in mesh.axes), mesh.names, axis_types=(AxisType.Auto,) * len(mesh.names))
     return with_traced_loss(program, _loss_on_mesh(program, spec, abstract))
 
 
 def with_spmd_step(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh) -> Program:
-    """The program with its step pipelined over these devices; what is planned of it stays. Raises `PipelineError` as above."""
+    """The program with its step pipelined over these devices. Raises `PipelineError` as `trace_spmd_step` does."""
     return with_loss(program, _loss_on_mesh(program, spec, mesh))
 
 
@@ -206,7 +205,7 @@ def _loss_on_mesh(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh 
 
 
 def _place_on_stages(tree: Any, spec: PipelineSpec, mesh: jax.sharding.Mesh | AbstractMesh) -> Any:
-    """Leaves [stages, ...] each constrained to its stage's devices; other dimensions are left to the layout and the compiler."""
+    """Constrain leaves [stages, ...] to their stages' devices; other dimensions stay open."""
     if spec.stages == 1:
         return tree
 

@@ -1,1 +1,1 @@
-"""A traced loss in blocks, partitioned into the stages of a pipeline; what a stage computes for a micro-batch and at the end."""
+"""A traced loss in blocks, partitioned into pipeline stages; a stage's work for a micro-batch and at the end of a step."""

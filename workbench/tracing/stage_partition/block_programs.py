@@ -1,6 +1,5 @@
-"""Each block of a network as programs of its own, so that the planner can estimate it: forward, and forward and backward together.
-
-Blocks that are alike (the layers of a stack) are one program.
+"""Each block of a network as separate programs for estimates: forward, backward, and both together. Equal blocks share
+a program.
 """
 
 from collections import Counter
@@ -23,13 +22,12 @@ from workbench.tracing.stage_partition.partition_network import StagePartition, 
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.trace_function import build_program
 
-TOTAL = "total"  # before the path of a parameter: the sum of its gradients
+TOTAL = "total"  # path prefix of the sum of a parameter's gradients
 
 
 @dataclass(frozen=True)
 class BlockTasks:
-    """One block as a stage of its own, of a network partitioned at every block. `like` is an earlier block that is alike, if any: what is
-    traced of that one stands for both."""
+    """One block as a separate stage; `like`: an earlier equal block, if any, whose traces stand for both."""
 
     stage: StageTasks
     like: "BlockTasks | None" = None
@@ -40,7 +38,7 @@ class BlockTasks:
 
     @cached_property
     def structural_key(self) -> tuple[Any, ...]:
-        """Equal for blocks that compute alike on alike values, and have gradients of alike values."""
+        """Equal for blocks with equal computations, inputs and gradients."""
         partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
         output_activations = [
             (partition.values[value].aval.shape, str(partition.values[value].aval.dtype)) for value in virtual_stage.output_activations
@@ -49,7 +47,7 @@ class BlockTasks:
 
     @cached_property
     def layer_key(self) -> tuple[Any, ...]:
-        """Equal for blocks that are called alike, whether their inputs are the batch or derived from it."""
+        """Equal for blocks with equal signatures, whether their inputs are the batch or derived from it."""
         partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
         shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.param_slices, *self.stage.batch, *self.stage.input_activations)]
         parts = [
@@ -59,7 +57,6 @@ class BlockTasks:
         return (*shapes, *parts, virtual_stage.flops, *(name for name, *_ in self._equations()))
 
     def _equations(self) -> Iterator[tuple[Any, ...]]:
-        """Each equation with its variables, numbered in order of appearance."""
         network, number = self.stage.partition.network, self.stage.virtual_stage.number
         end = network.block_starts[number + 1] if number + 1 < len(network.block_starts) else len(network.proper)
         seen: dict[Any, int] = {}
@@ -68,7 +65,7 @@ class BlockTasks:
 
     @cached_property
     def residuals(self) -> "BlockResiduals":
-        """What its backward pass reads of a micro-batch, beyond weights and batch."""
+        """The values of a micro-batch that its backward pass reads, beyond weights and batch."""
         input_activations, output_activations, inside = self.exemplar._residual_places  # noqa: SLF001 - another block of this class
         virtual_stage = self.stage.virtual_stage
         return BlockResiduals(
@@ -83,7 +80,7 @@ class BlockTasks:
 
     @cached_property
     def _residual_places(self) -> tuple[list[int], list[int], tuple[int, ...]]:
-        """Places of residuals among the block's inputs and outputs, and places of the others in what its forward pass keeps."""
+        """Positions of residuals among the block's inputs and outputs, and of the others in the forward pass's `kept`."""
         linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
         inputs = linear.closed.jaxpr.invars
         first = len(self.stage.param_slices) + len(self.stage.batch)
@@ -92,12 +89,12 @@ class BlockTasks:
         output_activations = {var: place for place, var in enumerate(outvars[:results]) if not isinstance(var, jex_core.Literal)}
         residuals = {*variables(outvars[results:])}
         input_activations = [place for place, var in enumerate(inputs[first:]) if var in residuals]
-        made = [output_activations[var] for var in linear.kept if var in output_activations]
-        return input_activations, made, tuple(place for place, var in enumerate(linear.kept) if var not in output_activations)
+        output_places = [output_activations[var] for var in linear.kept if var in output_activations]
+        return input_activations, output_places, tuple(place for place, var in enumerate(linear.kept) if var not in output_activations)
 
     @cached_property
     def weight_share(self) -> float:
-        """The share of the backward pass's operations that only the gradients of weights need."""
+        """The fraction of the backward pass's FLOP that only weight gradients need."""
         work = [_task_flops(task) for task in self._halves]
         return work[1] / sum(work) if sum(work) else 0.0
 
@@ -107,31 +104,30 @@ class BlockTasks:
 
     @cached_property
     def forward_program(self) -> Program:
-        """The forward pass as a program for the planner; it is never run."""
+        """The forward pass as a program for estimates; it never runs."""
         return self._make_program(self.stage.forward, "forward")
 
     def both_program(self, parts: DataParallelGroups) -> Program:
-        """Forward and backward pass as one program, nothing computed twice. Traced once."""
-        own = parts.among(self.stage.virtual_stage.param_slices)
-        if own not in self._known_both:
-            self._known_both[own] = self._make_program(self._split_both(own)[0], "forward and backward")
-        return self._known_both[own]
+        """Forward and backward pass as one program without recomputation. Traced once."""
+        block_parts = parts.among(self.stage.virtual_stage.param_slices)
+        if block_parts not in self._known_both:
+            self._known_both[block_parts] = self._make_program(self._split_both(block_parts)[0], "forward and backward")
+        return self._known_both[block_parts]
 
     @cached_property
     def _known_both(self) -> dict[DataParallelGroups, Program]:
         return {}
 
     def list_partial_sums(self, parts: DataParallelGroups) -> tuple[int, ...]:
-        """The parameter slices whose gradients it has as partial sums."""
         places = self.exemplar._split_both(parts)[1]  # noqa: SLF001 - as `residuals`
         return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
 
     def _split_both(self, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
-        """Forward and backward pass as one task, and the places of the parameter slices whose gradients are split; found once."""
-        own = parts.among(self.stage.virtual_stage.param_slices)
-        if own not in self._known_splits:
-            self._known_splits[own] = split_task(self.stage, self.stage.forward_and_backward, own)
-        return self._known_splits[own]
+        """Forward and backward pass as one task, and the positions of slices with split gradients; cached."""
+        block_parts = parts.among(self.stage.virtual_stage.param_slices)
+        if block_parts not in self._known_splits:
+            self._known_splits[block_parts] = split_task(self.stage, self.stage.forward_and_backward, block_parts)
+        return self._known_splits[block_parts]
 
     @cached_property
     def _known_splits(self) -> dict[DataParallelGroups, tuple[TracedStageTask, frozenset[int]]]:
@@ -139,12 +135,11 @@ class BlockTasks:
 
     @cached_property
     def keeping_program(self) -> Program:
-        """Its forward pass, which also returns what the backward pass reads."""
+        """Its forward pass, which also returns the residuals of the backward pass."""
         return self._make_program(self.stage.forward_keeping, "forward")
 
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
-        """Its backward pass as it runs, which reads the forward pass's residuals or recomputes them; `parts` and `add_separately` as in
-        `accumulate_grads`. Traced once."""
+        """Its backward pass, which reads or recomputes residuals; arguments as in `accumulate_grads`. Cached."""
         key = parts.among(self.stage.virtual_stage.param_slices), recompute, add_separately
         if key not in self._known_backward:
             task = self.stage.backward(recompute=recompute)
@@ -156,7 +151,7 @@ class BlockTasks:
         return {}
 
     def half_programs(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> tuple[Program | None, Program | None]:
-        """The gradients of its inputs, and those of its weights, each if it has any; as they run."""
+        """The gradients of its inputs and those of its weights as programs, `None` where there are none."""
         tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
         titles = "gradient of the input", "gradient of the weights"
         first, second = (
@@ -172,14 +167,14 @@ class BlockTasks:
         return self._build(title, task.call, paths, list(task.specs), roles, results, 0)
 
     def running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, add_separately: bool) -> Program:
-        """The task with the accumulators its gradients are added to: arguments `total/...`, and results of the same name in their place."""
+        """The task with accumulators: arguments `total/...`, replaced by results of the same name."""
         whole = accumulate_grads(self.stage, task, parts, add_separately=add_separately)
         totals = [f"{TOTAL}/{self._path_of('param_slices', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
         paths = [*totals]
-        for each in whole.reads:
-            paths.append(self._path_of(*each) + (f"/{numbered[each]}" if numbered[each] else ""))
-            numbered[each] += 1
+        for read in whole.reads:
+            paths.append(self._path_of(*read) + (f"/{numbered[read]}" if numbered[read] else ""))
+            numbered[read] += 1
         roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in whole.reads]
         results = [(path, Role.GRADIENT) for path in totals] + [(f"{group}/{place}", Role.OUTPUT) for group, place in whole.gives]
         roles = [Role.GRADIENT] * len(totals) + roles
@@ -197,8 +192,7 @@ class BlockTasks:
         carried: int,
         partial: Sequence[str] = (),
     ) -> Program:
-        """A program whose first `carried` results replace its first arguments; the arguments `partial` have a part of the batch each along
-        their first dimension."""
+        """A program with `carried` results for its first arguments; arguments `partial` are sharded by batch."""
         name = f"{self.stage.virtual_stage.blocks[0]}, {title}"
         step = Step(call, lambda _key, _given: (), lambda _step: ())
         places = tuple((i, i) for i in range(carried))
@@ -215,25 +209,25 @@ class BlockTasks:
         return f"{group}/{place}"
 
     def _name_dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
-        """Names as in the whole program, which the rules of a layout refer to. Carried values have the first dimensions of the batch if
-        they are as large, but for the last one, features, unless it is as large as the batch in all of them."""
-        known, sizes = self.stage.partition.network.dims, self.stage.partition.network.batch_sizes
-        found = {}
+        """Dimension names of the whole program, used by a layout's rules; carried values get matching leading names."""
+        dims_by_path, sizes = self.stage.partition.network.dims, self.stage.partition.network.batch_sizes
+        names_by_path = {}
         for path, spec in zip(paths, specs, strict=True):
             whole = path.removeprefix(f"{TOTAL}/")
-            names = known.get(whole) or known.get(whole.rpartition("/")[0], ())
+            names = dims_by_path.get(whole) or dims_by_path.get(whole.rpartition("/")[0], ())
             if len(names) != len(spec.shape):
                 leading = spec.shape if spec.shape == tuple(size for _, size in sizes) else spec.shape[: max(len(spec.shape) - 1, 1)]
                 names = tuple(name for (name, _), _ in takewhile(_is_as_large, zip(sizes, leading, strict=False)))
             if names:
-                found[f"/{path}"] = " ".join(("_" if size == 1 else name for name, size in zip(names, spec.shape, strict=False))) + " ..."
-        return found
+                names_by_path[f"/{path}"] = (
+                    " ".join(("_" if size == 1 else name for name, size in zip(names, spec.shape, strict=False))) + " ..."
+                )
+        return names_by_path
 
 
 @dataclass(frozen=True, slots=True)
 class BlockResiduals:
-    """`values`: numbers of those of the partition at every block; `inside`: places, in what the forward pass keeps, of others, which no
-    other block reads."""
+    """Residuals by number in the partition at every block, and by position in `kept` if only this block reads them."""
 
     values: frozenset[int]
     inside: tuple[int, ...]
@@ -255,12 +249,12 @@ def partition_at_every_block(network: Network) -> StagePartition:
 
 
 def block_tasks(network: Network) -> tuple[BlockTasks, ...]:
-    """The blocks of a network, each as a stage of its own."""
+    """The blocks of a network, each as a separate stage."""
     partition = partition_at_every_block(network)
     first: dict[tuple[Any, ...], BlockTasks] = {}
-    found = []
+    blocks = []
     for virtual_stage in partition.virtual_stages:
         block = BlockTasks(StageTasks(partition, virtual_stage))
-        like = first.setdefault(block.structural_key, block)
-        found.append(block if like is block else BlockTasks(block.stage, like))
-    return tuple(found)
+        earlier = first.setdefault(block.structural_key, block)
+        blocks.append(block if earlier is block else BlockTasks(block.stage, earlier))
+    return tuple(blocks)

@@ -1,8 +1,8 @@
-"""A flat loss in blocks: the units that a person sees and drags, named after the program's scopes.
+"""A flat loss in blocks: the units that users see and drag, named after the program's scopes.
 
-What depends on parameters *and* batch is the network proper: it runs in the order of the trace, and a boundary falls between two of its
-blocks. What depends on one of them alone (a cast of weights, a mask, random keys) costs little and belongs to no block: each stage that
-reads it computes it for itself, from its own weights and its own copy of the batch.
+Equations that depend on parameters *and* batch are the network proper, in trace order; stage boundaries fall between
+its blocks. Equations that depend on one of them alone (a cast of weights, a mask, random keys) are cheap and belong to
+no block: each stage that reads them computes them from its own weights and copy of the batch.
 """
 
 import re
@@ -35,9 +35,10 @@ _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
 class Block:
     """Consecutive equations under one named scope.
 
-    - `flops` and `traffic` (bytes read and written, nothing fused) of the forward pass of one micro-batch;
-    - `param_slices`: numbers of the parameter slices it reads; `parameter_bytes` of them;
-    - `crossing`: bytes of one micro-batch that are made up to here and read later: what a boundary behind this block sends, skips included.
+    - `flops` and `traffic` (bytes read and written without fusion): of the forward pass of one micro-batch;
+    - `param_slices`: numbers of the parameter slices it reads; `parameter_bytes`: their bytes;
+    - `crossing`: bytes of one micro-batch made up to here and read later: the payload of a boundary after this block,
+      skips included.
     """
 
     path: str
@@ -50,11 +51,10 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A flat loss, its parameters' paths (`params/layers/w1`, one a leaf) and those of its batch.
+    """A flat loss with the paths of its parameters (`params/layers/w1`, one per leaf) and of its batch.
 
-    `micro_batches` says into how many the batch was divided before the trace, `batch_dim` along which dimension of the program;
-    `dims` are the names of the dimensions of parameters and batch in the program, by path; `sums` is the type in which gradients of
-    micro-batches are added up (`Training`).
+    `micro_batches`: the number of micro-batches the batch was split into before the trace, along dimension `batch_dim`;
+    `dims`: dimension names of parameters and batch, by path; `sums` and `frozen`: as in `Training`.
     """
 
     flat: Flat
@@ -65,22 +65,26 @@ class Network:
     batch_dim: str = BATCH_DIM
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sums: str | None = None
+    frozen: frozenset[int] = frozenset()
+
+    def trains(self, param_slice: int) -> bool:
+        """Return whether a parameter slice is not frozen."""
+        return self.flat.param_slices[param_slice][0].leaf not in self.frozen
 
     @cached_property
     def batch_sizes(self) -> tuple[tuple[str, int], ...]:
-        """The dimensions of a leaf of a micro-batch that is divided, in order: name and size."""
+        """The names and sizes of the dimensions of a leaf of a micro-batch that is split."""
         leaves = [(self.dims.get(path, ()), var.aval.shape) for path, var in zip(self.batch_paths, self.flat.batch, strict=True)]
         divided = [tuple(zip(names, shape, strict=True)) for names, shape in leaves if self.batch_dim in names]
         return next(iter(divided), ()) or next((((self.batch_dim, shape[0]),) for _, shape in leaves if shape), ())
 
     @cached_property
     def proper(self) -> tuple[Any, ...]:
-        """The equations of the network proper."""
         return tuple(eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind == BOTH)
 
     @cached_property
     def maker(self) -> dict[Any, Any]:
-        """The equation that makes each variable which belongs to no block."""
+        """The equation that makes each variable outside all blocks."""
         free = (eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind != BOTH)
         return {var: eqn for eqn in free for var in eqn.outvars}
 
@@ -91,12 +95,12 @@ class Network:
 
     @cached_property
     def block_starts(self) -> tuple[int, ...]:
-        """Where each block begins in `proper`."""
+        """The index of each block's first equation in `proper`."""
         return tuple(start for start, _ in self._runs)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The blocks' paths; a repeated one has its count behind it, `encoder` and `encoder_2`."""
+        """The blocks' paths; repeated ones are numbered, `encoder` and `encoder_2`."""
         seen: Counter[str] = Counter()
         names = []
         for _, path in self._runs:
@@ -107,15 +111,15 @@ class Network:
     @cached_property
     def _runs(self) -> list[tuple[int, str]]:
         if not self.proper:
-            raise PipelineError(f"`{self.name}` computes nothing from parameters and batch together; there is nothing to cut.")
+            raise PipelineError(f"`{self.name}` computes nothing from both parameters and batch, so it cannot be partitioned.")
         scopes = [scope_of(eqn) for eqn in self.proper]
         return _group_by_scope(scopes) if any(scopes) else _by_product(self.proper)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         ends = (*self.block_starts[1:], len(self.proper))
-        made = {var: index for index, eqn in enumerate(self.proper) for var in eqn.outvars}
-        crossing = _count_crossing_bytes(self.proper, made, self.results)
+        maker_index = {var: index for index, eqn in enumerate(self.proper) for var in eqn.outvars}
+        crossing = _count_crossing_bytes(self.proper, maker_index, self.results)
         number = {var: i for i, (_, var) in enumerate(self.flat.param_slices)}
         blocks = []
         for path, begin, end in zip(self.paths, self.block_starts, ends, strict=True):
@@ -131,14 +135,14 @@ class Network:
         return variables([self.flat.loss] if self.flat.weight is None else [self.flat.loss, self.flat.weight])
 
     def with_free(self, eqns: Sequence[Any], results: Iterable[Any] = ()) -> list[Any]:
-        """The equations, in front of them those of no block that they (and `results`) depend on, in the order of the trace."""
+        """The equations, preceded by those outside all blocks that they (and `results`) depend on, in trace order."""
         free: dict[int, Any] = {}
-        open_ends = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
-        while open_ends:
-            eqn = self.maker.get(open_ends.pop())
+        pending = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
+        while pending:
+            eqn = self.maker.get(pending.pop())
             if eqn is not None and id(eqn) not in free:
                 free[id(eqn)] = eqn
-                open_ends += variables(eqn.invars)
+                pending += variables(eqn.invars)
         return [*sorted(free.values(), key=lambda eqn: self._order[id(eqn)]), *eqns]
 
     @cached_property
@@ -147,8 +151,7 @@ class Network:
 
 
 def _group_by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """Runs of equations of one block; equations outside of all scopes go with the block before them, unless that would make the first or
-    the last of repeated layers unlike the others."""
+    """Runs of equations of one block; unscoped equations join the block before, unless equal layers would then differ."""
     common = _count_common([scope.split("/") for scope in scopes if scope])
     runs: list[tuple[int, str]] = []
     for index, scope in enumerate(scopes):
@@ -161,14 +164,14 @@ def _group_by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def _separate_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """The runs with what stands before the first layer as a block of its own."""
+    """Split equations before the first layer off into a separate block."""
     (_, path), *others = runs
     first = next((index for index, scope in enumerate(scopes) if scope), 0)
     return [(0, "start"), (first, path), *others] if first and template(path) != path else runs
 
 
 def _separate_end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """The runs with what stands behind the last layer, beyond what stands behind the layer before it, as a block of its own."""
+    """Split equations after the last layer, beyond those after the previous layer, off into a separate block."""
     if len(runs) < 2 or not runs[-1][1] or template(runs[-1][1]) == runs[-1][1] or template(runs[-1][1]) != template(runs[-2][1]):
         return []
     before, last = (_count_unscoped(scopes[:end]) for end in (runs[-1][0], len(scopes)))
@@ -176,12 +179,11 @@ def _separate_end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tu
 
 
 def _count_unscoped(scopes: Sequence[str]) -> int:
-    """How many equations at the end are outside of all scopes."""
     return next((count for count, scope in enumerate(reversed(scopes)) if scope), len(scopes))
 
 
 def _count_common(scopes: Sequence[Sequence[str]]) -> int:
-    """How many words all scopes begin with, none of them numbered."""
+    """The number of leading words common to all scopes, none of them numbered."""
     count = 0
     for words in zip(*scopes, strict=False):
         if len(set(words)) > 1 or _is_numbered(words[0]):
@@ -195,7 +197,7 @@ def _is_numbered(word: str) -> bool:
 
 
 def block_path(scope: str, common: int = 0) -> str:
-    """The block a scope is in: as far as its first number, else its first word behind the `common` ones.
+    """The block of a scope: up to its first number, else its first word after the `common` ones.
 
     >>> block_path("layers/3/attention/scores"), block_path("model/blocks_7/mlp", 1), block_path("head/norm")
     ('layers/3', 'model/blocks_7', 'head')
@@ -206,7 +208,7 @@ def block_path(scope: str, common: int = 0) -> str:
 
 
 def _by_product(eqns: Sequence[Any]) -> list[tuple[int, str]]:
-    """The blocks of a program without scopes: one for each dot, named after it and its place."""
+    """The blocks of a program without scopes: one for each product, named after it and its position."""
     starts = [place for place, eqn in enumerate(eqns) if eqn.primitive.name in _PRODUCTS] or [0]
     names = [re.sub(r"_general.*", "", eqns[place].primitive.name) for place in starts]
     return [(0 if i == 0 else place, f"{name}_{i}") for i, (place, name) in enumerate(zip(starts, names, strict=True))]
@@ -221,7 +223,7 @@ def _count_crossing_bytes(eqns: Sequence[Any], made: dict[Any, int], results: Se
             change[made[var]] += size_of(var.aval)
             change[end] -= size_of(var.aval)
     sums, total = [], 0
-    for each in change[:-1]:
-        total += each
+    for delta in change[:-1]:
+        total += delta
         sums.append(total)
     return sums

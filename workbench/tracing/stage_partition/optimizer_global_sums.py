@@ -1,8 +1,8 @@
-"""What an optimiser does that is not elementwise, and which of that stages can do together.
+"""Finds the operations of an optimizer that are not elementwise, and those of them that stages can share.
 
-Most optimisers are elementwise, and each stage runs them on its own parameters. Clipping by the global norm (Pascanu et al. 2012) also
-takes one sum over the elements of all gradients. It is a sum of the stages' sums: each stage adds up its own terms, all receive the total,
-and go on. Any other mixing of elements is refused.
+Most optimizers are elementwise, and each stage runs them on its own parameters. Clipping by the global norm (Pascanu et
+al. 2012) also sums over the elements of all gradients: each stage computes its own terms, receives the total, and
+continues. Any other mixing of elements is refused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,28 +17,28 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.jaxpr.equations import inline, variables
-from workbench.tracing.model_state import cast
+from workbench.tracing.model_state import cast, trained_tree
 
 _MIXING = (
     *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),
     *("scatter", "scatter-add", "random_bits", "random_split", "random_fold_in", "random_wrap", "cholesky", "eigh", "qr", "svd"),
     *("triangular_solve", "dynamic_update_slice", "cond"),
 )
-"""Primitives that keep a shape and yet mix elements, or may, or number the leaves of a tree."""
+"""Primitives that keep a shape but (may) mix elements, or number the leaves of a tree."""
 _ADDING = ("add", "add_any")
 _SAME = ("convert_element_type", "reshape", "squeeze", "copy")
 
 Leaves = frozenset[int]
 _NONE: Leaves = frozenset()
-_NUMBERS: Leaves = frozenset((-1,))  # no leaf: elements numbered, which a stage that has some of them would number otherwise
+_NUMBERS: Leaves = frozenset((-1,))  # not a leaf: element indices, which would differ on a stage with some of the elements
 
 
 @dataclass
 class SharedSums:
-    """The sums over parameters in the equations of an optimiser's step: the variables that hold them, and the leaves that each is over.
+    """The sums over parameters in an optimizer's update, with the leaves that each sums over.
 
-    `leaves_of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with their constants.
-    Raises `PipelineError` for anything else that is not elementwise.
+    `leaves_of`: the leaf that each variable belongs to; `steps`: the primitives applied to the sums, with their
+    constants. Raises `PipelineError` for any other operation that is not elementwise.
     """
 
     name: str
@@ -47,8 +47,8 @@ class SharedSums:
     steps: set[tuple[str, tuple[float, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._open_sums: dict[Any, Leaves] = {}  # sums that may still grow
-        self._derived: set[Any] = set()  # what follows from a sum
+        self._open_sums: dict[Any, Leaves] = {}  # sums that may get more terms
+        self._derived: set[Any] = set()  # variables that depend on a sum
 
     def read(self, eqns: Iterable[Any], outvars: Sequence[Any]) -> "SharedSums":
         for eqn in eqns:
@@ -57,7 +57,7 @@ class SharedSums:
         return self
 
     def _read_equation(self, eqn: Any) -> None:
-        if not eqn.outvars:  # it prints, or checks
+        if not eqn.outvars:  # a print or a check
             return
         (out, *more), ins = eqn.outvars, variables(eqn.invars)
         if not more and self._is_leaf_sum(eqn):
@@ -78,14 +78,13 @@ class SharedSums:
                 self.leaves_of[var] = leaves
             if any(var in self.sums or var in self._derived for var in ins):
                 self._derived.update(eqn.outvars)
-                numbers = (float(each.val) for each in eqn.invars if isinstance(each, jex_core.Literal))
+                numbers = (float(atom.val) for atom in eqn.invars if isinstance(atom, jex_core.Literal))
                 self.steps.add((eqn.primitive.name, tuple(numbers)))
 
     def _leaves(self, read: Iterable[Any]) -> Leaves:
         return frozenset().union(*(self._open_sums.get(var, self.leaves_of.get(var, _NONE)) for var in read))
 
     def _is_leaf_sum(self, eqn: Any) -> bool:
-        """Whether an equation sums all elements of one leaf."""
         if eqn.primitive.name != "reduce_sum":
             return False
         first = eqn.invars[0]
@@ -93,21 +92,23 @@ class SharedSums:
         return whole and not isinstance(first, jex_core.Literal) and bool(self.leaves_of.get(first, _NONE) - _NUMBERS)
 
     def _is_addition(self, eqn: Any) -> bool:
-        """Whether an equation adds sums, to one another or to nothing; a leaf of a single element is its own sum."""
+        """Return whether an equation adds sums or passes one on; a leaf of a single element is its own sum."""
         ins, name = variables(eqn.invars), eqn.primitive.name
         if not any(var in self._open_sums for var in ins) or any(var.aval.size > 1 for var in ins):
             return name in _ADDING and self._is_scalar_addition(ins)
         literals = [atom for atom in eqn.invars if isinstance(atom, jex_core.Literal)]
         if name in _ADDING:
-            return all(var in self._open_sums or self.leaves_of.get(var) for var in ins) and not any(float(each.val) for each in literals)
+            return all(var in self._open_sums or self.leaves_of.get(var) for var in ins) and not any(
+                float(literal.val) for literal in literals
+            )
         return name in _SAME or (name == "reduce_sum" and not eqn.params["axes"])
 
     def _is_scalar_addition(self, ins: Sequence[Any]) -> bool:
-        """Whether it adds leaves of a single element each, of several parameters."""
+        """Return whether it adds single-element leaves of several parameters."""
         return all(var.aval.size == 1 and self.leaves_of.get(var) for var in ins) and len(self._leaves(ins)) > 1
 
     def _close_sums(self, read: Iterable[Any]) -> None:
-        """Close the sums that are read otherwise than by adding to them: they have all their terms."""
+        """Close sums that are read other than by additions: they have all their terms."""
         for var in variables(read):
             if var in self._open_sums:
                 self.sums[var] = self._open_sums.pop(var)
@@ -117,7 +118,7 @@ class SharedSums:
         return PipelineError(
             f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
             "Stages, which each hold a part of the parameters, cannot do that alone.",
-            ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+            ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
 
 
@@ -129,43 +130,41 @@ def _is_mixing(eqn: Any) -> bool:
 
 
 def verify_common(found: SharedSums, leaves: Leaves) -> None:
-    """Raises `PipelineError` unless the sums can be taken over all parameters together: all of them, or one sum over some."""
-    over = set(found.sums.values())
-    if not over or over == {leaves} or len(found.sums) == 1:
+    """Raise `PipelineError` unless there is only one sum, or every sum is over all parameters."""
+    leaf_sets = set(found.sums.values())
+    if not leaf_sets or leaf_sets == {leaves} or len(found.sums) == 1:
         return
     raise PipelineError(
         f"The optimiser of {found.name} does not treat each element for itself: it takes {len(found.sums)} sums, each over the elements of "
         "some of the parameters. Stages, which may hold some layers of a parameter each, add up a norm of all of them and none of one.",
-        ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+        ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
     )
 
 
 def verify_separable(program: Program) -> None:
-    """Raises `PipelineError` for an optimiser that is not elementwise."""
+    """Raise `PipelineError` for an optimizer that is not elementwise."""
     if common_sums(program).sums:
         raise PipelineError(
             f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
             "part of them alone does not know the others'.",
-            ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
+            ["use an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
         )
 
 
 def common_sums(program: Program) -> SharedSums:
-    """The sums over all parameters that the optimiser takes, and that stages can add up (`optimizer_global_sums`).
-
-    Raises `PipelineError` for one that mixes elements in any other way.
-    """
+    """The sums over all parameters in an optimizer's update; raises `PipelineError` for any other mixing."""
     training = program.step.training
     assert training is not None, "asked of training steps"
-    params = [each for each in program.arguments if each.role is Role.PARAMETER]
-    specs = cast([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in params], training.moments)
-    tree = jax.tree.unflatten(training.params, specs)
+    params = [item for item in program.arguments if item.role is Role.PARAMETER]
+    tree = trained_tree(training.params, [jax.ShapeDtypeStruct(item.shape, item.dtype) for item in params], training.frozen)
+    tree = cast(tree, training.moments)
+    specs = jax.tree.leaves(tree)
     state = jax.eval_shape(training.optimizer.init, tree)
     closed = jax.make_jaxpr(training.optimizer.update)(tree, state, tree)
     count, width = len(specs), len(jax.tree.leaves(state))
     invars = closed.jaxpr.invars
     eqns, _, outvars = inline(closed)
-    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
-    found = SharedSums(program.name, of).read(eqns, outvars)
-    verify_common(found, frozenset(i for i, each in enumerate(specs) if jnp.issubdtype(each.dtype, jnp.inexact)))
-    return found
+    leaves_of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
+    sums = SharedSums(program.name, leaves_of).read(eqns, outvars)
+    verify_common(sums, frozenset(i for i, item in enumerate(specs) if jnp.issubdtype(item.dtype, jnp.inexact)))
+    return sums

@@ -1,9 +1,8 @@
-"""A network partitioned into consecutive stages: for each a pure function, the parameters it uses, its input and output values.
+"""A network partitioned into consecutive stages, each a pure function with its parameters, input and output values.
 
-Three ways in, one representation: any loss (`partition_loss`), a sequence of layer functions (`layered_losses.sequential_loss`), a scanned
-stack of equal layers (`layered_losses.scanned_loss`); the latter two make a loss of what they are given.
-
-A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes through no stage in between.
+Any loss can be partitioned (`partition_loss`), including those of `layered_losses.sequential_loss` and `scanned_loss`.
+A value goes directly from the stage that makes it to each stage that reads it, without passing through the stages in
+between.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ SHARED = ("replicate", "report")
 
 @dataclass(frozen=True, slots=True)
 class StageValue:
-    """A value sent from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
+    """A value sent from stage `maker` to the stages in `readers`; `flows_back`: it has a gradient."""
 
     aval: Any
     maker: int
@@ -41,10 +40,11 @@ class StageValue:
 class StageFunction:
     """One stage: `call(*param_slices, *batch, *input_activations) -> (*output_activations, *results)`, all flat.
 
-    - `blocks`: paths of what it computes;
-    - `param_slices` and `batch`: numbers of the parameter slices and of the batch's leaves it reads;
-    - `input_activations`, `output_activations`: numbers of the partition's values that it reads, and makes for later stages;
-    - only the last stage has `results`: the loss times its weight, and the weight (of size ()).
+    - `blocks`: paths of its blocks;
+    - `param_slices`, `batch`: numbers of the parameter slices and batch leaves it reads;
+    - `input_activations`, `output_activations`: numbers of the partition's values that it reads, and makes for later
+      stages;
+    - only the last stage has `results`: the loss times its weight, and the weight (shape ()).
     """
 
     number: int
@@ -59,7 +59,7 @@ class StageFunction:
 
 @dataclass(frozen=True, eq=False)
 class StagePartition:
-    """Consecutive virtual stages of a network. `shared` are the parameter slices that several stages use, with those stages' numbers."""
+    """Consecutive virtual stages of a network; `shared`: parameter slices of several stages."""
 
     network: Network
     starts: tuple[int, ...]
@@ -72,31 +72,34 @@ class StagePartition:
         for virtual_stage in self.virtual_stages:
             for param_slice in virtual_stage.param_slices:
                 users.setdefault(param_slice, []).append(virtual_stage.number)
-        return {param_slice: tuple(each) for param_slice, each in users.items() if len(each) > 1}
+        return {param_slice: tuple(stages) for param_slice, stages in users.items() if len(stages) > 1}
 
     def path(self, param_slice: int) -> str:
-        """The path of a parameter slice as a person reads it: `params/layers/w1[3]`."""
+        """The readable path of a parameter slice: `params/layers/w1[3]`."""
         leaf, layer = self.network.flat.param_slices[param_slice][0]
         return self.network.parameter_paths[leaf] + ("" if layer is None else f"[{layer}]")
 
 
 def partition_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> StagePartition:
-    """The network partitioned before the blocks of these numbers; the first stage begins at block 0.
+    """The network partitioned before the blocks with numbers `starts`; the first stage begins at block 0.
 
-    A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
+    A parameter that several stages use is held by each, with its gradients added (`replicate`), or an error (`report`).
     """
-    places = [0, *(network.block_starts[start] for start in starts), len(network.proper)]
-    parts = [list(network.proper[a:b]) for a, b in pairwise(places)]
-    made = {var: stage for stage, eqns in enumerate(parts) for eqn in eqns for var in eqn.outvars}
-    readers = _find_readers(network, parts, made)
-    crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
+    bounds_in_proper = [0, *(network.block_starts[start] for start in starts), len(network.proper)]
+    parts = [list(network.proper[a:b]) for a, b in pairwise(bounds_in_proper)]
+    stage_of = {var: stage for stage, eqns in enumerate(parts) for eqn in eqns for var in eqn.outvars}
+    readers = _find_readers(network, parts, stage_of)
+    crossing = {var: stages for var, stages in readers.items() if stages != {stage_of[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
     values = tuple(
-        StageValue(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items()
+        StageValue(var.aval, stage_of[var], tuple(sorted(stages - {stage_of[var]})), _is_float(var.aval))
+        for var, stages in crossing.items()
     )
     bounds = [0, *starts, len(network.paths)]
     virtual_stages = tuple(
-        _virtual_stage(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)
+        _virtual_stage(
+            network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, stage_of, last=stage == len(parts) - 1
+        )
         for stage, eqns in enumerate(parts)
     )
     partition = StagePartition(network, tuple(starts), virtual_stages, values)
@@ -111,7 +114,7 @@ def partition_network(network: Network, starts: Sequence[int], shared: str = "re
 
 
 def _find_readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:
-    """The stages that read each variable of the network proper; its results are read by the last one."""
+    """The stages that read each variable of the network proper; the last stage reads its results."""
     readers: dict[Any, set[int]] = {}
     for stage, eqns in enumerate(parts):
         for eqn in eqns:
@@ -160,15 +163,12 @@ def _virtual_stage(
 
 
 def _list_reads(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
-    """The variables that the equations and the results read and the equations do not make."""
-    made = {var for eqn in eqns for var in eqn.outvars}
+    produced = {var for eqn in eqns for var in eqn.outvars}
     read = [*(var for eqn in eqns for var in variables(eqn.invars)), *results]
-    return dict.fromkeys(var for var in read if var not in made)
+    return dict.fromkeys(var for var in read if var not in produced)
 
 
 def _weigh_loss(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:
-    """The last stage's call, its loss weighted for the sum over micro-batches, and the weight."""
-
     def run(*values: Any) -> list[Any]:
         if not has_weight:
             (loss,) = call(*values)
@@ -185,19 +185,19 @@ def _is_float(aval: Any) -> bool:
 
 
 def starts_at(network: Network, boundaries: Sequence[str]) -> tuple[int, ...]:
-    """The numbers of the blocks of these paths, in order. Raises `PipelineError` for one that is not there, or is the first."""
-    found = []
+    """The block numbers of these paths, in order. Raises `PipelineError` for an unknown or the first block."""
+    numbers = []
     for path in boundaries:
         if path not in network.paths:
             message, ways_out = unknown_name("block", path, network.paths)
             raise PipelineError(f"{message} The boundary before it no longer exists.", [*ways_out, "take the boundary out"])
         if (number := network.paths.index(path)) == 0:
             raise PipelineError(f"`{path}` is the first block: nothing is before it.", ["begin the second stage at a later block"])
-        found.append(number)
-    return tuple(sorted(found))
+        numbers.append(number)
+    return tuple(sorted(numbers))
 
 
-# What a virtual stage reads and returns, as shapes and types.
+# Shapes and types of a virtual stage's arguments and results.
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,18 +221,20 @@ class StageValues:
 
     @cached_property
     def arriving(self) -> tuple[int, ...]:
-        """Places in `output_activations` of values that have gradients."""
+        """Positions in `output_activations` of values with gradients."""
         return tuple(place for place, i in enumerate(self.virtual_stage.output_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def departing(self) -> tuple[int, ...]:
-        """Places in `input_activations` of values that have gradients."""
+        """Positions in `input_activations` of values with gradients."""
         return tuple(place for place, i in enumerate(self.virtual_stage.input_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def trained(self) -> tuple[int, ...]:
-        """Places in `param_slices` of those that have gradients."""
-        return tuple(place for place, spec in enumerate(self.param_slices) if jnp.issubdtype(spec.dtype, jnp.inexact))
+        """Positions in `param_slices` of those with gradients."""
+        trains = self.partition.network.trains
+        slices = enumerate(zip(self.virtual_stage.param_slices, self.param_slices, strict=True))
+        return tuple(place for place, (number, spec) in slices if trains(number) and jnp.issubdtype(spec.dtype, jnp.inexact))
 
     @property
     def is_last(self) -> bool:

@@ -35,9 +35,9 @@ Arrays = Sequence[Any]
 class LinearizedStage:
     """A virtual stage's forward pass with its derivative.
 
-    `closed(*inputs) -> (*results, *residuals)`; `kept` are the residuals that the network proper makes, each once. Others are inputs or
-    constants, or follow from weights or batch alone (a cast of weights): those are made again, not kept of every micro-batch.
-    `pull(inputs, kept, arriving) -> (*gradients, *departing)`.
+    `closed(*inputs) -> (*results, *residuals)`; `kept` are the distinct residuals made by the network proper. Others
+    are inputs or constants, or depend on weights or batch alone (a cast of weights): these are recomputed, not kept per
+    micro-batch. `pull(inputs, kept, arriving) -> (*gradients, *departing)`.
     """
 
     closed: Any
@@ -47,7 +47,7 @@ class LinearizedStage:
 
 
 def linearize_stage(stage: StageValues) -> LinearizedStage:
-    """The derivative of a virtual stage, with respect to its trained parameter slices and its inputs that have gradients."""
+    """The derivative of a virtual stage with respect to its trained parameter slices and its inputs with gradients."""
     closed, structure, results = _trace_residuals(stage)
     residuals = closed.jaxpr.outvars[len(results) :]
     inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
@@ -55,11 +55,11 @@ def linearize_stage(stage: StageValues) -> LinearizedStage:
     made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
     part = _classify_variables(stage, closed)
     kept = tuple(var for var in made if part[var] == BOTH)
-    again = [var for var in made if part[var] != BOTH]
-    make_again = select_outputs(closed, again)
+    recomputed = [var for var in made if part[var] != BOTH]
+    recompute = select_outputs(closed, recomputed)
 
     def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
-        known = constants | dict(zip(again, make_again(*values), strict=True)) | dict(zip(kept, kept_values, strict=True))
+        known = constants | dict(zip(recomputed, recompute(*values), strict=True)) | dict(zip(kept, kept_values, strict=True))
         known |= {var: values[i] for var, i in inputs.items()}
         transpose = jax.tree.unflatten(structure, [_lookup(known, atom) for atom in residuals])
         gradients, departing = transpose(_make_cotangents(stage, results, arriving))
@@ -69,10 +69,10 @@ def linearize_stage(stage: StageValues) -> LinearizedStage:
 
 
 def _trace_residuals(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
-    """The forward pass with its residuals, their structure in the pullback (a pytree), and the results' shapes and types."""
+    """The forward pass with its residuals, their pytree in the pullback, and the results' shapes and types."""
     call, virtual_stage = stage.virtual_stage.call, stage.virtual_stage
     param_slices, batch = len(virtual_stage.param_slices), len(virtual_stage.batch)
-    traced: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
+    traced: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # filled during the trace
 
     def run(*values: Any) -> Any:
         input_activations = values[param_slices + batch :]
@@ -85,17 +85,16 @@ def _trace_residuals(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeS
                 all_inputs[place] = value
             return call(*weights, *values[param_slices : param_slices + batch], *all_inputs)
 
-        found, pull = jax.vjp(call_on_floats, [values[i] for i in stage.trained], [input_activations[i] for i in stage.departing])
+        outputs, pull = jax.vjp(call_on_floats, [values[i] for i in stage.trained], [input_activations[i] for i in stage.departing])
         leaves, structure = jax.tree.flatten(pull)
-        traced.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
-        return (*found, *leaves)
+        traced.append((structure, [jax.ShapeDtypeStruct(output.shape, output.dtype) for output in outputs]))
+        return (*outputs, *leaves)
 
     closed = jax.make_jaxpr(run)(*stage.param_slices, *stage.batch, *stage.input_activations)
     return closed, *traced[0]
 
 
 def _classify_variables(stage: StageValues, closed: Any) -> dict[Any, int]:
-    """For each variable, whether it depends on parameters, on the batch, or on both."""
     param_slices, batch = len(stage.virtual_stage.param_slices), len(stage.virtual_stage.batch)
     kinds = [PARAMETERS] * param_slices + [BATCH] * batch
     part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
@@ -117,30 +116,30 @@ def select_outputs(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[An
 
 
 def _make_cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
-    """The cotangent of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
-    given = dict(zip(stage.arriving, arriving, strict=True))
-    found = []
+    """The cotangent of each result: the arriving one, one for the loss, zero for the weight and for integers."""
+    arriving_by_place = dict(zip(stage.arriving, arriving, strict=True))
+    cotangents = []
     for place, spec in enumerate(results):
-        if place in given:
-            found.append(given[place])
+        if place in arriving_by_place:
+            cotangents.append(arriving_by_place[place])
         elif not jnp.issubdtype(spec.dtype, jnp.inexact):
-            found.append(jnp.zeros(spec.shape, jax.dtypes.float0))
+            cotangents.append(jnp.zeros(spec.shape, jax.dtypes.float0))
         elif place == len(stage.virtual_stage.output_activations):
-            found.append(jnp.ones(spec.shape, spec.dtype))
+            cotangents.append(jnp.ones(spec.shape, spec.dtype))
         else:
-            found.append(jnp.zeros(spec.shape, spec.dtype))
-    return found
+            cotangents.append(jnp.zeros(spec.shape, spec.dtype))
+    return cotangents
 
 
 @dataclass(frozen=True)
 class TracedStageTask:
     """`call(*arguments) -> results`, traceable.
 
-    - `reads`: for each argument its group and place in it; arguments that are not read are left out;
+    - `reads`: for each argument its group and position; unread arguments are left out;
     - `specs`: their shapes and types;
-    - `gives`: for each result its group (`output_activations`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in
-      it;
-    - `equations`: what it computes.
+    - `gives`: for each result its group (`output_activations`, `loss`, `weight`, `kept`, `pending`, `departing`,
+      `gradient`) and position;
+    - `equations`: its equations.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -154,13 +153,13 @@ class TracedStageTask:
 class StageTasks(StageValues):
     """The tasks of one virtual stage, traced on first use.
 
-    `departing` are the gradients of those input activations that flow back, in the order of `StageFunction.input_activations`; `gradient`
-    those of the stage's floating-point parameters, by their place in `StageFunction.param_slices`.
+    `departing` are the gradients of input activations that flow back, in the order of
+    `StageFunction.input_activations`; `gradient` those of floating-point parameters, by position in
+    `StageFunction.param_slices`.
     """
 
     @cached_property
     def _results(self) -> tuple[tuple[str, int], ...]:
-        """The results of the virtual stage's call."""
         names = [("output_activations", place) for place in range(len(self.virtual_stage.output_activations))]
         weighs = self.partition.network.flat.weight is not None
         return (*names, *([("loss", 0)] if self.is_last else []), *([("weight", 0)] if self.is_last and weighs else []))
@@ -181,7 +180,7 @@ class StageTasks(StageValues):
 
     @cached_property
     def forward_keeping(self) -> TracedStageTask:
-        """The forward pass, which also returns what the backward pass reads."""
+        """The forward pass, which also returns the residuals of the backward pass."""
         linear = self._linear
         closed = linear.closed
         outvars = [*closed.jaxpr.outvars[: len(self._results)], *linear.kept]
@@ -189,43 +188,41 @@ class StageTasks(StageValues):
         return _make_task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
 
     def backward(self, *, recompute: bool) -> TracedStageTask:
-        """Gradients of the weights and of the stage's inputs."""
         closed, names = self._backward(recompute=recompute)
         return _make_task(closed, names, self._gradients)
 
     @cached_property
     def forward_and_backward(self) -> TracedStageTask:
-        """Both passes of a micro-batch at once, nothing computed twice: what the planner estimates."""
+        """Both passes of a micro-batch at once without recomputation, for estimates."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
         arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
         forward = select_outputs(linear.closed, outvars)
 
         def run(*values: Any) -> tuple[Any, ...]:
-            found = forward(*values[:count])
-            return (*found[:width], *linear.pull(values[:count], found[width:], values[count:]))
+            outputs = forward(*values[:count])
+            return (*outputs[:width], *linear.pull(values[:count], outputs[width:], values[count:]))
 
         closed = jax.make_jaxpr(run)(*self.param_slices, *self.batch, *self.input_activations, *arriving)
         names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
         return _make_task(closed, names, (*self._results, *self._gradients))
 
     def backward_input(self, *, recompute: bool) -> TracedStageTask:
-        """Gradients of the stage's inputs, and what `backward_weight` needs besides."""
+        """Gradients of the stage's inputs, and the values that `backward_weight` needs from it."""
         return self._halves(recompute=recompute)[0]
 
     def backward_weight(self, *, recompute: bool) -> TracedStageTask:
         return self._halves(recompute=recompute)[1]
 
     def find_halves(self, task: TracedStageTask) -> tuple[TracedStageTask, TracedStageTask] | None:
-        """Both halves of the backward pass that a task is one of; `None` for any other task."""
-        return next((halves for halves in self._split_backwards.values() if any(task is each for each in halves)), None)
+        """Both halves of the backward pass that a task belongs to; `None` for any other task."""
+        return next((halves for halves in self._split_backwards.values() if any(task is half for half in halves)), None)
 
     @cached_property
     def _gradients(self) -> tuple[tuple[str, int], ...]:
         return (*(("gradient", place) for place in self.trained), *(("departing", i) for i in range(len(self.departing))))
 
     def _backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
-        """The backward pass and the names of what it reads; traced once."""
         if recompute not in self._backwards:
             self._backwards[recompute] = self._trace_backward(recompute=recompute)
         return self._backwards[recompute]
@@ -269,11 +266,11 @@ class StageTasks(StageValues):
         eqns, constants, outvars = inline(closed)
         weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
         first = select_needed(eqns, inputs)
-        made = {var for eqn in first for var in eqn.outvars}
+        produced = {var for eqn in first for var in eqn.outvars}
         in_first = {id(eqn) for eqn in first}
         second = [eqn for eqn in select_needed(eqns, weights) if id(eqn) not in in_first]
         read = [*(var for eqn in second for var in variables(eqn.invars)), *variables(weights)]
-        pending = [var for var in dict.fromkeys(read) if var in made]
+        pending = [var for var in dict.fromkeys(read) if var in produced]
         pending_names = [("pending", i) for i in range(len(pending))]
         departing_names = [("departing", i) for i in range(len(inputs))]
         arguments = list(closed.jaxpr.invars)
@@ -286,7 +283,7 @@ class StageTasks(StageValues):
 
 
 def _make_task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
-    """A task of only those arguments that its results depend on."""
+    """A task with only the arguments that its results depend on."""
     jaxpr = closed.jaxpr
     eqns = select_needed(jaxpr.eqns, jaxpr.outvars)
     read = {var for eqn in eqns for var in variables(eqn.invars)} | set(variables(jaxpr.outvars))

@@ -1,8 +1,8 @@
-"""The end of a step, stage by stage: each stage's gradients through the optimiser into its own parameters.
+"""The end of a step by stage: each stage's gradients go through the optimizer into its own parameters.
 
-An elementwise optimiser (SGD, Adam, AdamW, weight decay, schedules, one optimiser for each group of parameters) may be run on a part of the
-parameters: the other leaves are taken out of the tree. One that also takes a sum over all of them (the norm of clipping) is run in two
-parts, with the stages' sums added up in between. Any other may not.
+An elementwise optimizer (SGD, Adam, AdamW, weight decay, schedules, one optimizer per group of parameters) runs on a
+part of the parameters, with the other leaves removed from the tree. One that also sums over all of them (clipping by
+norm) runs in two parts, with the stages' sums added in between. Others are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,16 @@ from workbench.tracing.stage_partition.partition_network import StagePartition
 
 @dataclass(frozen=True)
 class StageUpdate:
-    """The optimiser's step of one stage.
+    """The optimizer's update of one stage.
 
-    - `owned`: numbers of the parameter slices that this stage updates; one that several stages use belongs to the first of them;
-    - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
-    - `call(param_slices, state, gradients, total) -> (param_slices, state)`; gradients are sums over micro-batches, `total` the sum of the
-      micro-batches' weights, of the shapes and types of `accumulators`;
-    - `sums`: how many sums over all parameters it needs (`optimizer_global_sums`). Then `terms(param_slices, state, gradients, total)` are
-      the stage's own terms of each, and `finish(param_slices, state, gradients, total, sums)` is the step once they are added up; `call`
-      uses its own terms alone.
+    - `owned`: numbers of the parameter slices that this stage updates; a shared one belongs to its first stage;
+    - `state`: for each leaf of the stage's optimizer state its number among the program's arguments, and its layer if
+      it is stacked;
+    - `call(param_slices, state, gradients, total) -> (param_slices, state)`: gradients are sums over micro-batches,
+      with the specs `accumulators`; `total` is the sum of the micro-batches' weights;
+    - `sums`: the number of sums over all parameters it needs (`optimizer_global_sums`). Then `terms(param_slices,
+      state, gradients, total)` are the stage's terms of each, and `finish(param_slices, state, gradients, total, sums)`
+      is the update with the total sums; `call` uses its own terms alone.
     """
 
     owned: tuple[int, ...]
@@ -49,7 +50,7 @@ class StageUpdate:
 
 
 def owners(partition: StagePartition) -> tuple[int, ...]:
-    """The stage that updates each parameter slice: the first that uses it; the first of all for one that none uses."""
+    """The stage that updates each parameter slice: the first that uses it, or stage 0 if none does."""
     first: dict[int, int] = {}
     for virtual_stage in partition.virtual_stages:
         for param_slice in virtual_stage.param_slices:
@@ -58,35 +59,35 @@ def owners(partition: StagePartition) -> tuple[int, ...]:
 
 
 def stage_update(program: Program, partition: StagePartition, stage: int, whole: SharedSums | None = None) -> StageUpdate:
-    """The update of one stage; `whole` has the optimiser's sums over all parameters, if any (`common_sums`)."""
+    """The update of one stage; `whole` has the optimizer's sums over all parameters, if any (`common_sums`)."""
     training = program.step.training
-    assert training is not None, "a cut is made of a training step"
-    owned = tuple(param_slice for param_slice, owner in enumerate(owners(partition)) if owner == stage)
+    assert training is not None, "only training steps are partitioned"
     flat = partition.network.flat
+    owned = tuple(i for i, owner in enumerate(owners(partition)) if owner == stage and flat.param_slices[i][0].leaf not in training.frozen)
     specs = [jax.ShapeDtypeStruct(flat.param_slices[i][1].aval.shape, flat.param_slices[i][1].aval.dtype) for i in owned]
     state_specs = jax.eval_shape(
-        lambda each: training.optimizer.init(cast(_owned_tree(training, partition, owned, each), training.moments)), specs
+        lambda values: training.optimizer.init(cast(_owned_tree(training, partition, owned, values), training.moments)), specs
     )
     places, structure = _locate_state(program, partition, owned, state_specs), jax.tree.structure(state_specs)
 
     def call(param_slices: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
         mean = [
-            mean_gradient(each, param_slice.dtype, total, partition.network.micro_batches, is_average=i in flat.averages)
-            for each, param_slice, i in zip(gradients, param_slices, owned, strict=True)
+            mean_gradient(item, param_slice.dtype, total, partition.network.micro_batches, is_average=i in flat.averages)
+            for item, param_slice, i in zip(gradients, param_slices, owned, strict=True)
         ]
-        weights, gradient = (_owned_tree(training, partition, owned, each) for each in (param_slices, mean))
+        weights, gradient = (_owned_tree(training, partition, owned, item) for item in (param_slices, mean))
         moments = jax.tree.unflatten(structure, state)
         with jax.named_scope("optimizer"):
             updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
             weights = optax.apply_updates(weights, updates)
         return jax.tree.leaves(weights), jax.tree.leaves(moments)
 
-    update = StageUpdate(owned, places, call, tuple(accumulator(each, training.sums) for each in specs))
+    update = StageUpdate(owned, places, call, tuple(accumulator(item, training.sums) for item in specs))
     return _split_update(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
 
 
 def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
-    """The step split at its sums over all parameters. A stage that has none of their parameters has no terms."""
+    """The update split at its sums over all parameters. A stage without any of the summed parameters has no terms."""
     count, width = len(specs), len(state)
     total = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -96,17 +97,17 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
     closed = jax.make_jaxpr(flat)(*specs, *state, *update.accumulators, total)
     eqns, constants, outvars = inline(closed)
     invars = closed.jaxpr.invars
-    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
-    stage_sums = SharedSums(whole.name, of).read(eqns, outvars)
-    found = list(stage_sums.sums)
-    if found and (len(found) != len(whole.sums) or not stage_sums.steps >= whole.steps):
+    leaves_of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
+    stage_sums = SharedSums(whole.name, leaves_of).read(eqns, outvars)
+    summed = list(stage_sums.sums)
+    if summed and (len(summed) != len(whole.sums) or not stage_sums.steps >= whole.steps):
         raise PipelineError(
             f"The optimiser of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
             "layers apart that are stacked in the whole, or counts what it sums over.",
-            ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+            ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
-    first = closed_jaxpr(closed.jaxpr, constants, invars, select_needed(eqns, found), found)
-    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _select_after(eqns, found, outvars), outvars)
+    first = closed_jaxpr(closed.jaxpr, constants, invars, select_needed(eqns, summed), summed)
+    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *summed], _select_after(eqns, summed, outvars), outvars)
 
     def terms(param_slices: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
         return list(jax_core.jaxpr_as_fun(first)(*param_slices, *moments, *gradients, jnp.asarray(total, jnp.float32)))
@@ -114,20 +115,19 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
     def finish(
         param_slices: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any, given: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        sums = [each.astype(var.aval.dtype) for each, var in zip(given, found, strict=False)]
+        sums = [value.astype(var.aval.dtype) for value, var in zip(given, summed, strict=False)]
         results = jax_core.jaxpr_as_fun(second)(*param_slices, *moments, *gradients, jnp.asarray(total, jnp.float32), *sums)
         return list(results[:count]), list(results[count:])
 
-    return replace(update, sums=len(found), terms=terms, finish=finish)
+    return replace(update, sums=len(summed), terms=terms, finish=finish)
 
 
 def _select_after(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations that the results depend on where these variables are given."""
     return select_needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
 
 
 def _owned_tree(training: Training, partition: StagePartition, owned: Sequence[int], values: Sequence[Any]) -> Any:
-    """The parameters' pytree with the leaves of other stages taken out; a stacked leaf is a tuple of its slices that are here."""
+    """The parameters' pytree without other stages' leaves; a stacked leaf is a tuple of its owned slices."""
     leaves: list[Any] = [None] * training.params.num_leaves
     for param_slice, value in zip(owned, values, strict=True):
         leaf, layer = partition.network.flat.param_slices[param_slice][0]
@@ -136,8 +136,8 @@ def _owned_tree(training: Training, partition: StagePartition, owned: Sequence[i
 
 
 def _locate_state(program: Program, partition: StagePartition, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
-    """Where in the program's arguments each leaf of a stage's optimiser state is; a slice's path has its place in the tuple behind it."""
-    known = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
+    """The program argument of each leaf of a stage's optimizer state; a slice's path ends in its tuple index."""
+    argument_of = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
     layers: dict[str, list[int]] = {}
     for param_slice in owned:
         leaf, layer = partition.network.flat.param_slices[param_slice][0]
@@ -146,12 +146,12 @@ def _locate_state(program: Program, partition: StagePartition, owned: Sequence[i
     places: list[tuple[int, int | None]] = []
     for path in named_leaves("opt_state", state)[0]:
         stacked, _, number = path.rpartition("/")
-        if path in known:
-            places.append((known[path], None))
+        if path in argument_of:
+            places.append((argument_of[path], None))
         else:
             leaf_path = find_parameter(stacked, layers)
-            assert leaf_path is not None, "a slice is of a parameter that is here"
-            places.append((known[stacked], layers[leaf_path][int(number)]))
+            assert leaf_path is not None, "a slice needs a parameter of this stage"
+            places.append((argument_of[stacked], layers[leaf_path][int(number)]))
     return tuple(places)
 
 

@@ -19,19 +19,20 @@ from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network, starts_at
 from workbench.tracing.trace_function import guard_tracing
 
-_NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
+_NETWORK_BYTES = 650  # per operation of the program, including traces of its blocks (benchmarks/kept_memory.py)
 
 
-def known_network(program: Program, micro_batches: int) -> Network | None:
-    """`network_of` if that was asked for lately; nothing is traced."""
-    known: Network | None = CACHE.find(program, (network_of, micro_batches))
-    return known
+def cached_network(program: Program, micro_batches: int) -> Network | None:
+    """The cached result of `network_of`, if any, without tracing."""
+    network: Network | None = CACHE.find(program, (network_of, micro_batches))
+    return network
 
 
 def network_of(program: Program, micro_batches: int = 1) -> Network:
     """The network of a training program, traced for one of `micro_batches`.
 
-    Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide the batch.
+    Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide
+    the batch.
     """
     size = _NETWORK_BYTES * len(program.operations)
     return CACHE.get(program, (network_of, micro_batches), lambda: _trace_network(program, micro_batches), size)
@@ -41,26 +42,27 @@ def _trace_network(program: Program, micro_batches: int) -> Network:
     training = program.step.training
     if training is None:
         raise PipelineError(f"`{program.name}` is not a training step with a loss.", ["make it with `wb.trace_training`"])
-    params = [each for each in program.arguments if each.role is Role.PARAMETER]
-    specs = [_spec(each) for each in params]
+    params = [tensor for tensor in program.arguments if tensor.role is Role.PARAMETER]
+    specs = [_spec(tensor) for tensor in params]
     inputs = [program.arguments[i] for i in program.inputs]
     splits = plan_input_splits(program, micro_batches)
-    batch = [micro_batch_spec(_spec(each), split, micro_batches) for each, split in zip(inputs, splits, strict=True)]
+    batch = [micro_batch_spec(_spec(tensor), split, micro_batches) for tensor, split in zip(inputs, splits, strict=True)]
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
     network = _flatten_loss(
-        training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name
+        training.loss, trees, [tensor.path for tensor in params], [tensor.path for tensor in inputs], micro_batches, program.name
     )
-    dims = {each.path: each.dims for each in (*params, *inputs)}
-    return replace(network, batch_dim=batch_dim(inputs, program.name), dims=dims, sums=training.sums)
+    dims = {tensor.path: tensor.dims for tensor in (*params, *inputs)}
+    return replace(network, batch_dim=batch_dim(inputs, program.name), dims=dims, sums=training.sums, frozen=training.frozen)
 
 
 def partition_loss(
     loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate"
 ) -> StagePartition:
-    """`loss(params, batch)` partitioned before the blocks of these paths; `batch` is one micro-batch. Arrays or their specs.
+    """`loss(params, batch)` partitioned before the blocks with these paths; `batch` is one micro-batch. Arrays or their
+    specs.
 
-    `shared` says what to do with a parameter that two stages use: `replicate` it, or `report` it as an error.
-    Raises `PipelineError` for a block that is not there, a loss with side effects; `TraceError` where JAX cannot trace it.
+    `shared`: `replicate` a parameter that several stages use, or `report` it as an error. Raises `PipelineError` for an
+    unknown block and a loss with side effects, `TraceError` if JAX cannot trace it.
     """
     trees = []
     paths = []
@@ -81,7 +83,7 @@ def _flatten_loss(
 
 
 def _trace_value(loss: Callable[..., Any], trees: tuple[Any, Any]) -> Any:
-    """The jaxpr of the loss; layers are not chosen yet where its remat is for a part of them, as a stage takes them one by one."""
+    """The jaxpr of the loss; partial remat policies are not resolved, as a stage takes layers one by one."""
     if not isinstance(loss, Rematerialized):
         return jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees)
     closed, _ = loss.rewrite(*trees)
@@ -89,7 +91,6 @@ def _trace_value(loss: Callable[..., Any], trees: tuple[Any, Any]) -> Any:
 
 
 def _value(result: Any) -> Any:
-    """The loss, of `loss` or of `(loss, auxiliary)`."""
     return result[0] if isinstance(result, tuple) else result
 
 
@@ -100,6 +101,6 @@ def _spec(tensor: Any) -> jax.ShapeDtypeStruct:
 
 
 def _key_type(text: str) -> Any:
-    """The type of typed random keys, `key<fry>`: JAX gives it by example only."""
+    """The type of typed random keys, `key<fry>`, which JAX provides only by example."""
     names = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
     return jax.eval_shape(lambda: jax.random.key(0, impl=names[text])).dtype

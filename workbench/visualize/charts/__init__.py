@@ -1,1 +1,1 @@
-"""Charts that are explored: Bokeh figures of the same records that the pictures are drawn from, filled anew without being made anew."""
+"""Interactive charts: Bokeh figures that are created once and refilled, from the same records as the pictures."""

@@ -1,7 +1,7 @@
-"""A chart to explore: a Bokeh figure that is empty, made once, and what fills it.
+"""Interactive charts: an empty Bokeh figure, cached by kind, and the data that fills it.
 
-Making a figure and writing it as JSON takes a tenth of a second, filling it a few milliseconds: so the empty figure of a kind is kept, and
-a page that shows one already is sent only what fills it.
+Creating a figure and serializing it to JSON takes 0.1 s, filling it a few milliseconds. A page that already shows a
+chart therefore receives only the data.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ Maker = Callable[..., Any]
 
 
 class KeyEntry(NamedTuple):
-    """A colour, none for a remark, and what it stands for; `hatched` where it is hatched."""
+    """A legend entry; `colour` is empty for a remark."""
 
     colour: str
     name: str
@@ -28,18 +28,18 @@ class KeyEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chart:
-    """What fills a figure, each part by the name of the model that it belongs to.
+    """The data of a figure, by the names of its models.
 
     - `make(*settings)`: a new, empty figure;
-    - `sources`: the columns of each data source. In one named `marks`, each row may be pointed at: `title` says what it is, `subject` is
-      the path that it selects, `opens` what a click opens;
-    - `ranges`: the whole extent of `x` and `y`;
+    - `sources`: the columns of each data source. Rows of `marks` react to the pointer: `title` is the tooltip,
+      `subject` the path that it selects, `opens` the key that a click opens;
+    - `ranges`: the full extent of `x` and `y`;
     - `properties`: other properties of models;
-    - `key`: colours and what they stand for;
+    - `key`: the legend;
     - `logs`: whether x and y are logarithmic;
-    - `across`: the quantity along x, with its unit: while it stays, so does what a person zoomed to;
-    - `rescales`: whether tiers that are far from each other are drawn on scales of their own until somebody says otherwise;
-    - `spans`: of a timeline, from which the front end draws those that can be seen, all in the styles of the first.
+    - `across`: the quantity and unit along x; the user's zoom is kept until it changes;
+    - `rescales`: whether tiers of very different duration get separate scales by default;
+    - `spans`: the spans of a timeline; the front end draws the visible ones, all in the styles of the first.
     """
 
     make: Maker
@@ -55,37 +55,37 @@ class Chart:
 
     @property
     def lanes(self) -> Mapping[float, str]:
-        """The names of lanes by their places on the y axis, where it has no numbers."""
+        """The names of lanes by y position; empty if the y axis is numeric."""
         return self.properties.get("y axis", {}).get("major_label_overrides", {})
 
     @property
     def state(self) -> dict[str, Any]:
-        """The chart as JSON: the empty figure as Bokeh writes it, and what fills it."""
+        """The chart as JSON: the empty figure as serialized by Bokeh, and its data."""
         return {
             **empty_figure(self.make, self.settings),
             "sources": self.sources,
             "ranges": {name: list(ends) for name, ends in self.ranges.items()},
             "properties": plain_properties(self.properties),
-            "key": [list(each) for each in self.key],
+            "key": [list(item) for item in self.key],
             "across": self.across,
             "rescales": self.rescales,
-            "spans": [each.state for each in self.spans],
+            "spans": [item.state for item in self.spans],
         }
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Rows as the columns of a data source."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    """Transpose rows to the columns of a data source."""
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
 
 def plain_properties(properties: Mapping[str, Mapping[str, Any]]) -> Any:
-    """As JSON, where a number that is a key is a text."""
+    """Properties as JSON, where numeric keys become strings."""
     return json.loads(json.dumps(properties))
 
 
 @cache
 def empty_figure(make: Maker, settings: tuple[Any, ...]) -> dict[str, Any]:
-    """An empty figure: `item` as `Bokeh.embed.embed_item` takes it, the `version` of Bokeh that it is for, and an `id` of what it is."""
+    """An empty figure: `item` for `Bokeh.embed.embed_item`, the `version` of Bokeh, and an `id` of its content."""
     from bokeh import __version__
     from bokeh.embed import json_item
 
@@ -95,13 +95,13 @@ def empty_figure(make: Maker, settings: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def bokeh_script() -> str:
-    """BokehJS as the installed Bokeh has it, for a page that has none: no other server is asked."""
+    """BokehJS of the installed Bokeh, for pages without it, so that no other server is contacted."""
     import bokeh
 
     return (Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js").read_text(encoding="utf-8")
 
 
-# The unit that an axis is written in: one for all its values, so that its ticks are plain numbers at every zoom.
+# The unit of an axis, one for all its values, so that its ticks are plain numbers at every zoom.
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -109,22 +109,24 @@ _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
 
 class AxisUnit(NamedTuple):
-    """`size` in the base unit (seconds, bytes, FLOP/s) is 1 on the axis."""
+    """A unit of an axis; `size` is its value in the base unit (seconds, bytes, FLOP/s)."""
 
     size: float
     name: str
 
 
 def seconds_unit(longest: float) -> AxisUnit:
-    """
+    """The unit for an axis of times up to `longest` seconds.
+
     >>> seconds_unit(0.25), seconds_unit(0.0)
     (AxisUnit(size=0.001, name='ms'), AxisUnit(size=1e-06, name='µs'))
     """
-    return AxisUnit(*next((each for each in _SECONDS if longest >= each[0]), _SECONDS[-1]))
+    return AxisUnit(*next((unit for unit in _SECONDS if longest >= unit[0]), _SECONDS[-1]))
 
 
 def bytes_unit(most: float) -> AxisUnit:
-    """
+    """The unit for an axis of up to `most` bytes.
+
     >>> bytes_unit(3 * 1024**3)
     AxisUnit(size=1073741824.0, name='GiB')
     """
@@ -133,7 +135,8 @@ def bytes_unit(most: float) -> AxisUnit:
 
 
 def count_unit(most: float, of: str) -> AxisUnit:
-    """
+    """The decimal unit for an axis of up to `most`, in the base unit `of`.
+
     >>> count_unit(197e12, "FLOP/s")
     AxisUnit(size=1000000000000.0, name='TFLOP/s')
     """

@@ -1,6 +1,6 @@
-"""The figure that every chart begins with: transparent, as wide as its place, its text readable on light and dark, its tools Bokeh's own.
+"""The base figure of all charts: transparent, responsive, readable on light and dark, with Bokeh's own tools.
 
-Ranges are explicit: Bokeh cannot set ranges of its own over sources that are still empty. Models that are filled later have names.
+Ranges are explicit, since Bokeh cannot compute ranges over empty sources. Models that are filled later have names.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,21 @@ from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 
 Zoom = Literal["width", "both"]
 FONT = "11px"
-AXIS_FONTS = "system-ui, sans-serif"  # Bokeh's own, Helvetica alone, is drawn with serifs by a Firefox that lacks it
+AXIS_FONTS = "system-ui, sans-serif"  # Bokeh's default is Helvetica alone, which Firefox replaces by a serif font if missing
 FONTS = value("ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace")
 MARKED = WARNING
-"""The outline of what is selected."""
+"""The outline of the selection."""
 
 _TIP = (
     '<div style="font:12px/1.4 ui-monospace,monospace;max-width:440px;white-space:pre-wrap;overflow-wrap:anywhere;'
     'margin:-5px;padding:5px 8px;background:#fff;color:#111">@title</div>'
 )
-"""What is under the pointer, on a ground of its own: `chart_look.js` gives it the board's colours."""
+"""The tooltip, on its own background; `chart_look.js` applies the board's colours."""
 
 
 def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, False)) -> Any:
-    """A figure without glyphs. Dragging pans it, with shift held it zooms to a box; the wheel zooms with the control key alone, for without
-    it the page is scrolled."""
-    types = ["log" if each else "linear" for each in logs]
+    """A figure that pans by dragging and zooms by shift-drag and ctrl + wheel; the wheel alone scrolls the page."""
+    types = ["log" if is_log else "linear" for is_log in logs]
     plot = figure(
         height=height,
         sizing_mode="stretch_width",
@@ -41,13 +40,13 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
         toolbar_location=None,
         tools="",
         name="figure",
-        min_border_left=2,  # BokehJS never clears what it once drew at the very edge: a tick, before there are labels
+        min_border_left=2,  # BokehJS never clears a tick drawn at the very edge before there are labels
         min_border_right=12,
         min_border_top=8,
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,
-        lod_threshold=None,  # else Bokeh leaves out marks while it is dragged
+        lod_threshold=None,  # otherwise Bokeh omits marks while panning
     )
     for axis, name in ((plot.xaxis[0], "x axis"), (plot.yaxis[0], "y axis")):
         axis.update(
@@ -76,12 +75,12 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
 
 
 def add_source(name: str, columns: Sequence[str], rows: int = 0) -> Any:
-    """An empty data source, or one with so many zeros."""
-    return ColumnDataSource({each: [0.0] * rows for each in columns}, name=name)
+    """A data source with these columns, empty or with `rows` rows of zeros."""
+    return ColumnDataSource({column: [0.0] * rows for column in columns}, name=name)
 
 
 def react(plot: Any, *renderers: Any) -> None:
-    """What of these glyphs is under the pointer is named, and can be tapped; the column `title` names it."""
+    """Add tooltips from the column `title`, and selection by tap, to these glyphs."""
     hover = HoverTool(renderers=list(renderers), tooltips=_TIP, point_policy="follow_mouse", name="hover")
     plot.add_tools(hover, TapTool(renderers=list(renderers)))
 
@@ -92,13 +91,13 @@ def add_text(plot: Any, source: Any, **how: Any) -> Any:
     return plot.text(x="x", y="y", text="text", source=source, **look)
 
 
-# The parts of a figure of spans of time in lanes: the figure, idle time behind them, and the spans.
+# Figures of time spans in lanes: the figure, the idle time in the background, the spans.
 
 AT_EDGES = {each: each for each in EDGES}
 
 
 def empty_lanes() -> Any:
-    """Along y are lanes, whose names are the ticks; `lanes` is their ticker."""
+    """A figure whose y ticks are lane names; the ticker is named `lanes`."""
     plot = empty_chart(200, "width")
     plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
     plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
@@ -108,14 +107,13 @@ def empty_lanes() -> Any:
 
 
 def add_idle(plot: Any) -> None:
-    """The source `idle` is the whole time of each lane: what no span is drawn over. Its column `own` is `right` on a scale of its own."""
+    """Add the source `idle`, the full time of each lane; `own` is `right` on the lane's own scale."""
     hatch = {"hatch_color": NEUTRAL, "hatch_alpha": 0.35, "hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
     plot.quad(source=add_source("idle", IDLE), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **AT_EDGES)
 
 
 def add_tasks(plot: Any, *others: Any) -> None:
-    """Spans with a number or a word in their middle, a share of them hatched; while some are pointed at the rest stands back. `others` are
-    glyphs that are pointed at too."""
+    """Add spans with labels and a hatched share; hovering dims the others. `others` are glyphs that react too."""
     blocks = add_source("blocks", BLOCKS)
     tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)
     tasks.hover_glyph = tasks.glyph.clone(line_color=NEUTRAL, line_width=2)

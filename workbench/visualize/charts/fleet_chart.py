@@ -1,7 +1,6 @@
-"""A fleet's schedule over time, to explore: a lane a device in the colours of the models, thin lanes of state brought in, and below them
-what was measured, then as now expected.
+"""Interactive schedule of a fleet: a lane per device, thin lanes of state loading, and the measured run below.
 
-Until a run begins the chart has one section. `run_section` is what a run adds: it is sent again and again, the rest once.
+Before a run the chart has one section. `run_section` is the part that a run adds and that is updated repeatedly.
 """
 
 import itertools
@@ -25,17 +24,16 @@ from workbench.visualize.charts.packed_spans import (
 )
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
 
-# Many units over time, drawn as few: time slices of each device, in which each model has the share that it computed.
+# Time slices of each device with the share of each model, to draw schedules of many units.
 
 
-MOST_SLICES, MOST_MARKS = 600, 12_000  # slices of the whole time; for all devices and models, approximately
+MOST_SLICES, MOST_MARKS = 600, 12_000  # slices of the total time; marks of all devices and models, approximately
 UnitSpan = tuple[int, int, float, float]
 """Model, device, start, end."""
 
 
 class Slice(NamedTuple):
-    """From `start` to `end`, in seconds, a model has the device from the share `low` to the share `high` of that time, with so many `units`
-    that begin in it."""
+    """A model's share of a device in a time slice (seconds): from `low` to `high` of 1, with `units` starting in it."""
 
     device: int
     start: float
@@ -47,7 +45,8 @@ class Slice(NamedTuple):
 
 
 def time_slices(spans: Iterable[UnitSpan], whole: float, devices: int, models: int) -> list[Slice]:
-    """
+    """The share of each model in time slices of the devices.
+
     >>> for each in time_slices([(0, 0, 0.0, 1.0), (1, 0, 1.0, 1.5)], whole=10.0, devices=1, models=1200):
     ...     print(tuple(each))
     (0, 0.0, 1.0, 0, 0.0, 1.0, 1)
@@ -59,26 +58,26 @@ def time_slices(spans: Iterable[UnitSpan], whole: float, devices: int, models: i
     units: dict[tuple[int, int, int], int] = defaultdict(int)
     for model, device, start, end in spans:
         units[device, min(count - 1, int(start / width)), model] += 1
-        for place in range(min(count - 1, int(start / width)), min(count - 1, int(end / width)) + 1):
-            within = min(end, (place + 1) * width) - max(start, place * width)
+        for number in range(min(count - 1, int(start / width)), min(count - 1, int(end / width)) + 1):
+            within = min(end, (number + 1) * width) - max(start, number * width)
             if within > 0:
-                seconds[device, place][model] += within
-    found = []
-    for (device, place), shared in sorted(seconds.items()):
+                seconds[device, number][model] += within
+    slices = []
+    for (device, number), shared in sorted(seconds.items()):
         low = 0.0
         for model, took in sorted(shared.items()):
             high = min(1.0, low + took / width)
-            begin, end = round(place * width, 9), round((place + 1) * width, 9)
-            found.append(Slice(device, begin, end, model, round(low, 4), round(high, 4), units.get((device, place, model), 0)))
+            begin, end = round(number * width, 9), round((number + 1) * width, 9)
+            slices.append(Slice(device, begin, end, model, round(low, 4), round(high, 4), units.get((device, number, model), 0)))
             low = high
-    return found
+    return slices
 
 
-MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
-MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
+MOST_UNITS = 20_000  # units drawn individually; more are drawn as time slices
+MOST_EXPECTED = 2_000  # forecast units drawn individually, which are sent repeatedly
 _CAPTION, _MOVING, _GAP = 20, 3, 4  # pixels
 _AXIS = 48
-_MANY = 16  # devices, from which on they have less room
+_MANY = 16  # devices above which lanes are lower
 _FORWARD, _MOVED, _EXPECTED, _SLICED = 0.6, 0.55, 0.4, 0.9  # opacities
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
 _LOST = "lost with its device and repeated"
@@ -87,8 +86,6 @@ _SLICE_COLUMNS = (*EDGES, "color", "alpha", "title")
 
 @dataclass(frozen=True, slots=True)
 class _FleetRows:
-    """Where the rows of a section are, in pixels from the top."""
-
     devices: int
     section: int = 0
 
@@ -102,16 +99,14 @@ class _FleetRows:
 
     @property
     def top(self) -> int:
-        """Of its caption."""
         return self.section * (_CAPTION + self.devices * self._pitch + _GAP)
 
     def units(self, device: int) -> tuple[int, int]:
-        """The bottom and the top of a device's lane."""
+        """Bottom and top of a device's lane."""
         top = self.top + _CAPTION + device * self._pitch
         return top + self._bar, top
 
     def moving(self, device: int) -> tuple[int, int]:
-        """Of what says when state was brought in."""
         bottom, _ = self.units(device)
         return bottom + 1 + _MOVING, bottom + 1
 
@@ -122,14 +117,14 @@ class _FleetRows:
 
 @dataclass(frozen=True, slots=True)
 class RunSoFar:
-    """What ran so far, in seconds from its beginning, and the rest as it is now expected."""
+    """The units run so far, in seconds from the start of the run, and the current forecast of the remaining ones."""
 
     measured: Sequence[ScheduledUnit]
     expected: FleetSchedule | None = None
 
     @property
     def lasted(self) -> float:
-        return max((each.end for each in self.measured), default=0.0)
+        return max((unit.end for unit in self.measured), default=0.0)
 
     @property
     def seconds(self) -> float:
@@ -137,25 +132,24 @@ class RunSoFar:
 
     @property
     def coming(self) -> tuple[ScheduledUnit, ...]:
-        """What is expected and has not run: the expectation is a little older than what was measured."""
-        done = {(each.model, each.unit) for each in self.measured if not each.lost}
+        """Forecast units that have not run; the forecast lags slightly behind the measurement."""
+        done = {(unit.model, unit.unit) for unit in self.measured if not unit.lost}
         ends: dict[int, float] = {}
-        for each in self.measured:
-            ends[each.device] = max(each.end, ends.get(each.device, 0.0))
-        rest = [each for each in (self.expected.placed if self.expected else ()) if (each.model, each.unit) not in done]
-        return tuple(_after(each, ends.get(each.device, 0.0)) for each in rest if each.end > ends.get(each.device, 0.0))
+        for unit in self.measured:
+            ends[unit.device] = max(unit.end, ends.get(unit.device, 0.0))
+        rest = [unit for unit in (self.expected.placed if self.expected else ()) if (unit.model, unit.unit) not in done]
+        return tuple(_after(unit, ends.get(unit.device, 0.0)) for unit in rest if unit.end > ends.get(unit.device, 0.0))
 
 
 def _after(placed: ScheduledUnit, end: float) -> ScheduledUnit:
-    """What of a unit and of its loading is behind a moment."""
     start = max(placed.start, end)
     return replace(placed, start=start, load=min(max(placed.load, end), start))
 
 
 def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> Chart | None:
-    """A predicted schedule of these jobs, with the lower bound on its makespan; `None` where it takes no time.
+    """A predicted schedule with the lower bound on its makespan; `None` if the makespan is 0.
 
-    Forward units are light; a thin lane below says when a unit's state was copied in; what was lost with its device is hatched.
+    Forward units are light; a thin lane below shows state loading; units lost with their device are hatched.
     """
     if not schedule.makespan:
         return None
@@ -171,7 +165,7 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
         {
             "idle": _idle(rows, schedule.makespan / unit),
             "bound": _bound(bound / unit, rows),
-            "slices": _slice_columns([(each, _SLICED) for each in slices], jobs, rows, unit),
+            "slices": _slice_columns([(time_slice, _SLICED) for time_slice in slices], jobs, rows, unit),
             "ran slices": _slice_columns((), jobs, rows, unit),
         },
         {"x": (0.0, max(schedule.makespan, bound) / unit), "y": (float(rows.bottom), 0.0)},
@@ -183,12 +177,12 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
 
 
 def run_section(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: RunSoFar) -> Chart:
-    """What of the chart is another with a run of the schedule; its spans come behind those of the chart, in the same styles."""
+    """The parts of the chart that a run changes; its spans follow those of the chart, in the same styles."""
     axis = seconds_unit(schedule.makespan)
     unit, first, rows = axis.size, _FleetRows(schedule.devices), _FleetRows(schedule.devices, 1)
     rest = run.coming
     drawn, few = len(run.measured) <= MOST_UNITS, len(rest) <= MOST_EXPECTED
-    own = unit * run.seconds / schedule.makespan if drawn and few else 0.0  # slices have one scale
+    own = unit * run.seconds / schedule.makespan if drawn and few else 0.0  # time slices share the scale of the prediction
     expected = _lanes(jobs, rest if few else (), rows, "current forecast", "predicted", own, _EXPECTED)
     measured = _lanes(jobs, run.measured if drawn else (), rows, "measured", "predicted", own)
     spans = pack_spans([*expected[1], *measured[1]], (*expected[0], *measured[0]), (), unit, _LOST)
@@ -203,7 +197,9 @@ def run_section(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run:
         {
             "idle": {name: [*idle[0][name], *idle[1][name]] for name in idle[0]},
             "bound": _bound(bound / unit, rows),
-            "ran slices": _slice_columns([*((each, _EXPECTED) for each in coming), *((each, _SLICED) for each in ran)], jobs, rows, unit),
+            "ran slices": _slice_columns(
+                [*((time_slice, _EXPECTED) for time_slice in coming), *((time_slice, _SLICED) for time_slice in ran)], jobs, rows, unit
+            ),
         },
         {"x": (0.0, longest / unit), "y": (float(rows.bottom), 0.0)},
         _properties([(first, above), (rows, below)], axis.name),
@@ -213,7 +209,7 @@ def run_section(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run:
 
 
 def empty_fleet() -> Any:
-    """The figure: idle time, shares of time slices, units, and the lower bound."""
+    """The empty figure: idle time, time slices, units and lower bound."""
     from workbench.visualize.charts.empty_figure import AT_EDGES, add_idle, add_source, add_tasks, empty_lanes
 
     plot = empty_lanes()
@@ -223,8 +219,8 @@ def empty_fleet() -> Any:
         for name in ("slices", "ran slices")
     ]
     plot.multi_line("xs", "ys", source=add_source("bound", ("xs", "ys")), line_color=WARNING, line_dash=[4, 3], line_width=1.25)
-    for each in sliced:
-        each.nonselection_glyph = each.glyph
+    for renderer in sliced:
+        renderer.nonselection_glyph = renderer.glyph
     add_tasks(plot, *sliced)
     return plot
 
@@ -232,18 +228,18 @@ def empty_fleet() -> Any:
 def _lanes(
     jobs: Sequence[Job], units: Sequence[ScheduledUnit], rows: _FleetRows, tier: str, other: str, own: float = 0.0, weight: float = 1.0
 ) -> tuple[tuple[Lane, ...], list[list[Span]]]:
-    """Two lanes of each device: its units, and when their state was brought in."""
+    """Two lanes per device: units, and loading of their state."""
     firsts = [*itertools.accumulate((len(job.units) for job in jobs), initial=0)]
     by_device: list[list[ScheduledUnit]] = [[] for _ in range(rows.devices)]
-    for each in units:
-        if each.device < rows.devices and each.model < len(jobs):
-            by_device[each.device].append(each)
+    for unit in units:
+        if unit.device < rows.devices and unit.model < len(jobs):
+            by_device[unit.device].append(unit)
     lanes, spans = [], []
     for device, placed in enumerate(by_device):
         lanes.append(Lane(f"device {device}", NEUTRAL, *rows.units(device), tier, other, own, weight))
         lanes.append(Lane(f"device {device}", NEUTRAL, *rows.moving(device), tier, "", own, weight))
-        spans.append([_unit_span(each, jobs[each.model], firsts[each.model]) for each in placed])
-        spans.append([Span(each.load, each.start - each.load, firsts[-1] + each.model) for each in placed if each.load < each.start])
+        spans.append([_unit_span(unit, jobs[unit.model], firsts[unit.model]) for unit in placed])
+        spans.append([Span(unit.load, unit.start - unit.load, firsts[-1] + unit.model) for unit in placed if unit.load < unit.start])
     return tuple(lanes), spans
 
 
@@ -253,7 +249,7 @@ def _unit_span(placed: ScheduledUnit, job: Job, first: int) -> Span:
 
 
 def _styles(jobs: Sequence[Job]) -> Iterator[SpanStyle]:
-    """Of each unit of a mini-batch of every model, then of each model's state."""
+    """A style for each unit of a mini-batch of every model, then one for the state of each model."""
     for number, job in enumerate(jobs):
         for unit in job.units:
             weight = _FORWARD if unit.kind is Pass.FORWARD else 1.0
@@ -267,12 +263,10 @@ def _unit_title(job: Job, unit: Unit) -> str:
 
 
 def _bound(x: float, rows: _FleetRows) -> dict[str, list[list[float]]]:
-    """A line over all rows to the end of these."""
     return {"xs": [[x, x]], "ys": [[0.0, float(rows.bottom)]]}
 
 
 def _idle(rows: _FleetRows, end: float, ratio: float = 0.0) -> dict[str, list[float]]:
-    """The whole time of each device; on a scale of its own it ends a `ratio` earlier."""
     return idle_columns([rows.units(device) for device in range(rows.devices)], end, end / (ratio or 1.0))
 
 
@@ -294,20 +288,19 @@ def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
 
 
 def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _FleetRows, models: int) -> list[Slice]:
-    spans = ((each.model, each.device, each.start, each.end) for each in units if each.device < rows.devices and each.model < models)
+    spans = ((unit.model, unit.device, unit.start, unit.end) for unit in units if unit.device < rows.devices and unit.model < models)
     return time_slices(spans, seconds, rows.devices, models)
 
 
 def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], rows: _FleetRows, unit: float) -> dict[str, list[Any]]:
-    """A model's share of a device's lane in a slice of time, from below, with its opacity."""
     rows_of_slices = []
-    for each, alpha in slices:
-        bottom, top = rows.units(each.device)
+    for time_slice, alpha in slices:
+        bottom, top = rows.units(time_slice.device)
         high = bottom - top
         title = (
-            f"{jobs[each.model].name}, {each.high - each.low:.0%} of device {each.device}\n"
-            f"{format_seconds(each.start)} to {format_seconds(each.end)}, {each.units} units begin"
+            f"{jobs[time_slice.model].name}, {time_slice.high - time_slice.low:.0%} of device {time_slice.device}\n"
+            f"{format_seconds(time_slice.start)} to {format_seconds(time_slice.end)}, {time_slice.units} units begin"
         )
-        edges = each.start / unit, each.end / unit, bottom - high * each.low, bottom - high * each.high
-        rows_of_slices.append((*edges, model_colour(each.model), alpha, title))
+        edges = time_slice.start / unit, time_slice.end / unit, bottom - high * time_slice.low, bottom - high * time_slice.high
+        rows_of_slices.append((*edges, model_colour(time_slice.model), alpha, title))
     return columns_of(rows_of_slices, _SLICE_COLUMNS)

@@ -1,4 +1,4 @@
-"""The plans that a search found, to explore: step time across, and memory, devices or dollars upwards; both are to be small."""
+"""Interactive front of a search: step time across, and memory, devices or dollars upwards; lower is better."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,30 +6,30 @@ from typing import Any
 from workbench.search.search_figures import Figures, figures_text
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
-from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
+from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontOverlays, figure_value, front_scale, plan_tooltip
 from workbench.visualize.front_axes import NAMES, FrontChart, Up, colour_devices
 
 _HEIGHT = 320  # pixels
-_FRONT, _OTHER, _CHOSEN = 11, 6, 20  # diameters
+_FRONT, _OTHER, _CHOSEN = 11, 6, 20  # diameters in pixels
 
 Point = tuple[float, float]
 
 
-def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns | None = None) -> Chart | None:
-    """A disc for each plan, which a click takes; `None` where none is on the front."""
-    front = [each for each in found if each.is_front and figure_value(each.figures, up)]
+def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverlays | None = None) -> Chart | None:
+    """A clickable disc for each plan found; `None` if no plan is on the front."""
+    front = [plan for plan in found if plan.is_front and figure_value(plan.figures, up)]
     if not front:
         return None
-    signs = signs or FrontSigns()
+    signs = signs or FrontOverlays()
     scale = front_scale(found, front, up, signs)
     units = seconds_unit(scale.across.high), bytes_unit(scale.up.high) if up == "memory" else AxisUnit(1.0, "")
-    colours = colour_devices([each.figures for each in front])
+    colours = colour_devices([plan.figures for plan in front])
     return Chart(
         empty_front,
         (scale.across.is_log, scale.up.is_log),
         {
             "marks": _marks(found, scale, units, colours),
-            "chosen": columns_of([_place(each.figures, scale, units) for each in found if each.key == signs.chosen], ("x", "y")),
+            "chosen": columns_of([_place(plan.figures, scale, units) for plan in found if plan.key == signs.chosen], ("x", "y")),
             "stairs": columns_of(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
             **_signs(scale, units, signs),
         },
@@ -44,7 +44,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
 
 
 def empty_front(x_is_log: bool, y_is_log: bool) -> Any:
-    """The figure: staircases, discs, a ring around the chosen plan, a square for the present one, and dashed limits."""
+    """The empty figure: staircases, discs, a ring around the chosen plan, a square for the present plan, dashed limits."""
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
 
     plot = empty_chart(_HEIGHT, "both", logs=(x_is_log, y_is_log))
@@ -71,7 +71,6 @@ def _range(scale: Any, unit: AxisUnit, room: float = 0.0) -> Point:
 
 
 def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]) -> Point:
-    """Where a plan is; on the edge what lies outside."""
     across, up = scale.across, scale.up
     x, y = min(max(figures.seconds, across.low), across.high), min(max(scale.value(figures), up.low), up.high)
     return x / units[0].size, y / units[1].size
@@ -80,20 +79,19 @@ def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]
 def _marks(
     found: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit], colours: dict[int, str]
 ) -> dict[str, list[Any]]:
-    """The front upon the nearest of the plans that others beat."""
-    inside = [each for each in found if scale.has(each.figures)]
-    others = sorted((each for each in inside if not each.is_front), key=lambda each: each.figures.seconds * scale.value(each.figures))
-    shown = [*reversed(others[:MOST_OTHERS]), *(each for each in inside if each.is_front)]
+    inside = [item for item in found if scale.has(item.figures)]
+    others = sorted((item for item in inside if not item.is_front), key=lambda plan: plan.figures.seconds * scale.value(plan.figures))
+    shown = [*reversed(others[:MOST_OTHERS]), *(item for item in inside if item.is_front)]
     rows = [
         (
-            *_place(each.figures, scale, units),
-            _FRONT if each.is_front else _OTHER,
-            colours[each.figures.devices] if each.is_front else NEUTRAL,
-            1.0 if each.is_front else 0.6,
-            found_hover(each),
-            each.key,
+            *_place(item.figures, scale, units),
+            _FRONT if item.is_front else _OTHER,
+            colours[item.figures.devices] if item.is_front else NEUTRAL,
+            1.0 if item.is_front else 0.6,
+            plan_tooltip(item),
+            item.key,
         )
-        for each in shown
+        for item in shown
     ]
     return columns_of(rows, ("x", "y", "size", "color", "alpha", "title", "opens"))
 
@@ -101,12 +99,11 @@ def _marks(
 def _stairs(
     front: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit], colours: dict[int, str]
 ) -> Iterator[tuple[list[float], list[float], str]]:
-    """The border of what the plans of each number of devices beat."""
     (_, right), (_, top) = _range(scale.across, units[0]), _range(scale.up, units[1])
     for devices, colour in colours.items():
         border: list[Point] = []
         lowest = top
-        for x, y in sorted(_place(each.figures, scale, units) for each in front if each.figures.devices == devices):
+        for x, y in sorted(_place(plan.figures, scale, units) for plan in front if plan.figures.devices == devices):
             if not border or y < lowest:
                 border += [(x, lowest), (x, y)]
                 lowest = y
@@ -114,20 +111,19 @@ def _stairs(
         yield [x for x, _ in border], [y for _, y in border], colour
 
 
-def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontSigns) -> dict[str, dict[str, list[Any]]]:
-    """Limits, what no plan beats, and the present plan."""
+def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontOverlays) -> dict[str, dict[str, list[Any]]]:
     (left, right), (low, high) = _range(scale.across, units[0]), _range(scale.up, units[1])
     lines: list[tuple[list[float], list[float], str]] = []
     words: list[tuple[float, float, str, str, str, int]] = []
-    for each in signs.limits:
-        if each.figure == scale.figure and scale.up.low < each.limit < scale.up.high:
-            y = each.limit / units[1].size
+    for limit in signs.limits:
+        if limit.figure == scale.figure and scale.up.low < limit.limit < scale.up.high:
+            y = limit.limit / units[1].size
             lines.append(([left, right], [y, y], WARNING))
-            words.append((right, y, str(each), WARNING, "right", -4))
-        if each.figure == "seconds" and scale.across.low < each.limit < scale.across.high:
-            x = each.limit / units[0].size
+            words.append((right, y, str(limit), WARNING, "right", -4))
+        if limit.figure == "seconds" and scale.across.low < limit.limit < scale.across.high:
+            x = limit.limit / units[0].size
             lines.append(([x, x], [low, high], WARNING))
-            words.append((x, low, str(each), WARNING, "left", 4))
+            words.append((x, low, str(limit), WARNING, "left", 4))
     if signs.least and scale.across.low <= signs.least <= scale.across.high:
         x = signs.least / units[0].size
         lines.append(([x, x], [low, high], TEXT))

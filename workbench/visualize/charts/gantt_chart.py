@@ -1,4 +1,4 @@
-"""A pipelined step over time, to explore: a lane a stage, a thin one of measured tasks under it, and memory beneath on the same axis."""
+"""Interactive Gantt chart of a pipelined step: predicted and measured tasks per stage, and memory below."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,16 +23,14 @@ from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture
 
 _PART = "update of a chunk"
-_MANY = 16  # stages, from which on they have less room
-_MOST_MOMENTS = 2_000  # of the memory of a stage
-_AXIS = 48  # pixels under the lanes
-_MEASURED, _GAP, _HEAD = 10, 6, 20  # pixels of a lane of measured tasks, between stages, and above memory
+_MANY = 16  # stages above which lanes are lower
+_MOST_MOMENTS = 2_000  # of a stage's memory curve
+_AXIS = 48  # pixels below the lanes
+_MEASURED, _GAP, _HEAD = 10, 6, 20  # pixels: height of a measured lane, gap between stages, gap above memory
 
 
 @dataclass(frozen=True, slots=True)
 class _StageRows:
-    """Where the rows of each stage are, in pixels from the top."""
-
     stages: int
     measured: bool
 
@@ -49,17 +47,15 @@ class _StageRows:
         return 22 if self.stages <= _MANY else 13
 
     def predicted(self, stage: int) -> tuple[int, int]:
-        """The bottom and the top of a stage's lane."""
+        """Bottom and top of a stage's predicted lane."""
         top = stage * self._pitch
         return top + self._bar, top
 
     def below(self, stage: int) -> tuple[int, int]:
-        """Of its lane of measured tasks."""
         bottom, _ = self.predicted(stage)
         return bottom + 1 + _MEASURED, bottom + 1
 
     def memory(self, stage: int) -> tuple[int, int]:
-        """Of its memory."""
         top = self.stages * self._pitch + _HEAD + stage * (self._memory + 4)
         return top + self._memory, top
 
@@ -69,10 +65,7 @@ class _StageRows:
 
 
 def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Chart | None:
-    """The simulated step of a pipeline, and the `tasks` of a measured one; `None` where it takes no time.
-
-    The number on a task is that of its micro-batch, with a prime for each further turn around the stages.
-    """
+    """The simulated step of a pipeline and the measured `tasks`; `None` if the step takes no time."""
     if not step.seconds:
         return None
     begin = min((task.start for task in tasks), default=0.0)
@@ -97,22 +90,22 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
     )
 
 
-def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Picture:
-    """The simulated step of a pipeline (`plan.report().pipeline.simulated`) above the bytes of every device; `tasks` of a measured one
-    (`measurement.tasks`) are thin below it.
+def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, title: str = "") -> Picture:
+    """The simulated step of a pipeline above the memory of each stage, with thin lanes of measured `tasks`.
 
-    The number in a box is that of its micro-batch, with a prime for each further turn around the devices.
+    A task shows the number of its micro-batch, with a prime for each further pass through the stages. `title` replaces
+    the step time and the idle share, for readers who have to predict them.
     """
     measured = ""
     if tasks:
         measured = f"measured: {format_seconds(max(task.end for task in tasks))}, {bubble_share(tasks):.0%} idle"
-    title = " · ".join(filter(None, (f"simulated: {format_seconds(step.seconds)}, {step.bubble:.0%} idle", measured)))
+    heading = title or " · ".join(filter(None, (f"simulated: {format_seconds(step.seconds)}, {step.bubble:.0%} idle", measured)))
     text = f"{gantt_text(step)}\n\n{measured}".rstrip()
-    return Picture(gantt_title(step), lambda: still_drawing(title, gantt_chart(step, tasks)), lambda: text)
+    return Picture(title or gantt_title(step), lambda: still_drawing(heading, gantt_chart(step, tasks)), lambda: text)
 
 
 def empty_gantt() -> Any:
-    """The figure: idle time, tasks with what of them is computed again, their numbers, and memory."""
+    """The empty figure: idle time, tasks with recomputed parts hatched, their numbers, and memory."""
     from workbench.visualize.charts.empty_figure import add_idle, add_source, add_tasks, empty_lanes
 
     plot = empty_lanes()
@@ -124,26 +117,26 @@ def empty_gantt() -> Any:
 
 
 def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, lasted: float, rows: _StageRows, unit: float) -> PackedSpans:
-    """Of each stage a lane of predicted tasks and, of a run, one of measured tasks. The styles are the kinds of each virtual stage."""
+    """The lanes of predicted and measured tasks of each stage; styles are kinds per virtual stage."""
     stages, styles = len(step.devices), _Styles(len(step.devices), len(step.costs))
-    own = unit * lasted / step.seconds
-    ran: list[list[TaskTime]] = [[] for _ in range(stages)]
-    for each in tasks:
-        if each.device < stages and each.kind in TASK_NAMES:
-            ran[each.device].append(each)
+    own_scale = unit * lasted / step.seconds
+    tasks_by_stage: list[list[TaskTime]] = [[] for _ in range(stages)]
+    for task in tasks:
+        if task.device < stages and task.kind in TASK_NAMES:
+            tasks_by_stage[task.device].append(task)
     lanes: list[Lane] = []
     spans: list[list[Span]] = []
     for stage in range(stages):
         lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.predicted(stage), "predicted", "measured" if tasks else ""))
         spans.append(list(_predicted(step, stage, styles)))
         if tasks:
-            lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.below(stage), "measured", "predicted", own))
-            spans.append([_measured(each, begin, styles) for each in ran[stage]])
+            lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.below(stage), "measured", "predicted", own_scale))
+            spans.append([_measured(task, begin, styles) for task in tasks_by_stage[stage]])
     return pack_spans(spans, tuple(lanes), styles.all, unit, "computed again")
 
 
 class _Styles:
-    """The styles of tasks, by kind and virtual stage, in the order in which they are first asked for."""
+    """Span styles by task kind and virtual stage, numbered in order of first use."""
 
     def __init__(self, stages: int, virtual_stages: int) -> None:
         self._stages, self.has_chunks = stages, virtual_stages > stages
@@ -168,17 +161,19 @@ class _Styles:
 
 def _predicted(step: SimulatedPipeline, device: int, styles: _Styles) -> Iterator[Span]:
     for span in step.devices[device]:
-        again = span.recompute / span.seconds if span.seconds else 0.0
+        recomputed_share = span.recompute / span.seconds if span.seconds else 0.0
         style = styles.place(span.task.kind.value, span.task.stage)
-        yield Span(span.start, span.seconds, style, span.task.micro_batch, again)
+        yield Span(span.start, span.seconds, style, span.task.micro_batch, recomputed_share)
     start, end = step.update_span(device)
     if end > start:
         yield Span(start, end - start, styles.place("update", device))
 
 
 def _measured(task: TaskTime, begin: float, styles: _Styles) -> Span:
-    """The update of a stage with chunks is predicted as one and measured chunk by chunk: these have styles of their own, so that no part is
-    compared with the whole."""
+    """The span of a measured task.
+
+    With chunks, updates are predicted per stage but measured per chunk, so they get separate styles.
+    """
     if task.kind == "update":
         style = styles.place(_PART, task.stage) if styles.has_chunks else styles.place("update", task.device)
         return Span(task.start - begin, task.seconds, style)
@@ -186,7 +181,6 @@ def _measured(task: TaskTime, begin: float, styles: _Styles) -> Span:
 
 
 def _names(step: SimulatedPipeline, rows: _StageRows) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What is written before the rows, and where they are."""
     for stage in range(rows.stages):
         yield f"stage {stage}", rows.predicted(stage)
     for stage, peak in enumerate(step.peaks):
@@ -194,17 +188,16 @@ def _names(step: SimulatedPipeline, rows: _StageRows) -> Iterator[tuple[str, tup
 
 
 def _memory(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, list[list[float]]]:
-    """The outline of each stage's memory over the step, all on one scale."""
     most = max(step.peaks) or 1
     outlines = [list(_outline(step.memory(stage), step.seconds, most, rows.memory(stage))) for stage in range(rows.stages)]
-    return {"xs": [[x / unit for x, _ in each] for each in outlines], "ys": [[y for _, y in each] for each in outlines]}
+    return {"xs": [[x / unit for x, _ in outline] for outline in outlines], "ys": [[y for _, y in outline] for outline in outlines]}
 
 
 def _outline(moments: Sequence[Moment], seconds: float, most: int, edges: tuple[int, int]) -> Iterator[tuple[float, float]]:
     base, top = edges
     yield 0.0, float(base)
     shown = _reduced(moments)
-    for moment, end in zip(shown, [*(each.start for each in shown[1:]), seconds], strict=True):
+    for moment, end in zip(shown, [*(following.start for following in shown[1:]), seconds], strict=True):
         height = round(base - (base - top) * moment.bytes / most, 2)
         yield moment.start, height
         yield end, height
@@ -212,10 +205,10 @@ def _outline(moments: Sequence[Moment], seconds: float, most: int, edges: tuple[
 
 
 def _reduced(moments: Sequence[Moment]) -> list[Moment]:
-    """At most `_MOST_MOMENTS`: neighbours are one with the most bytes of them, so that the peak stays."""
+    """At most `_MOST_MOMENTS` moments; merged ones keep their maximum, so the peak stays."""
     width = max(-(-len(moments) // _MOST_MOMENTS), 1)
-    groups = [moments[place : place + width] for place in range(0, len(moments), width)]
-    return [Moment(group[0].start, max(each.bytes for each in group)) for group in groups]
+    groups = [moments[start : start + width] for start in range(0, len(moments), width)]
+    return [Moment(group[0].start, max(moment.bytes for moment in group)) for group in groups]
 
 
 def _key(step: SimulatedPipeline, tasks: Sequence[TaskTime]) -> Iterator[KeyEntry]:

@@ -1,4 +1,4 @@
-"""The memory of one device over the step, stacked by role, to explore; predicted, and as compiled a chart of its own."""
+"""Interactive chart of one device's memory over the step, stacked by role, for each tier (predicted, compiled)."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
 from workbench.visualize.charts.still_drawing import LINE, chart_marks
-from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, fit_drawing, moved_down
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, fit_drawing, shift_down
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
@@ -17,37 +17,36 @@ from workbench.visualize.memory_over_step import (
     LISTED,
     PHASE_PREFIXES,
     MemoryTier,
+    capacity_near_peak,
     headline,
     memory_text,
     memory_tiers,
     memory_title,
     rest_text,
-    shown_capacity,
 )
 
-MOST_MOMENTS, _MOST_STILL = 400, 50  # that can be pointed at, and in a picture that nobody explores
+MOST_MOMENTS, _MOST_STILL = 400, 50  # moments that react to the pointer, and moments in a still picture
 _HEIGHT = 240  # pixels
-_ALONG = ("x", "x0", "x1", "left", "right")  # columns of sources
-_ROOM, _HEAD = 1.2, 1.1  # of the highest: the axis, and where the names of phases are
+_ALONG = ("x", "x0", "x1", "left", "right")  # source columns along the x axis
+_ROOM, _HEAD = 1.2, 1.1  # times the maximum: the height of the y axis, and the height of the phase names
 
 
 def memory_charts(
     report: Report, compiled: Compiled | None = None, chosen: int | None = None, most: int = MOST_MOMENTS
 ) -> tuple[Chart, ...]:
-    """A chart of each tier, on one scale; a click on a moment of the predicted one opens it, `chosen` is the one that is open; `most`
-    moments can be pointed at."""
+    """A chart for each tier on a common scale; `most` moments react, and a click makes one the `chosen` moment."""
     tiers = memory_tiers(report, compiled)
     if not tiers:
         return ()
-    room = shown_capacity(report, tiers)
+    room = capacity_near_peak(report, tiers)
     top = max(room, *(tier.most for tier in tiers)) or 1
-    return tuple(_chart(tier, top, room, None if place else chosen, most, opens=not place) for place, tier in enumerate(tiers))
+    return tuple(_chart(tier, top, room, None if index else chosen, most, opens=not index) for index, tier in enumerate(tiers))
 
 
 def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED, chosen: int | None = None) -> Picture:
-    """An area for each role over the operations of the program, a loop with its peak; `listed` of what is live at the peak.
+    """An area for each role over the program's operations, with `listed` live values at the peak.
 
-    The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
+    A loop is shown with its peak; `chosen` is a curve index to mark.
     """
     report = report.shown
     return Picture(
@@ -58,12 +57,11 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
 
 
 def _drawing(report: Report, compiled: Compiled | None, listed: int, chosen: int | None) -> Drawing:
-    """Each chart, under it what is live at its peak."""
     marks: list[Mark] = [Label(0, 12, memory_title(report), bold=True)]
     y = 2.0 * LINE
     for tier, chart in zip(memory_tiers(report, compiled), memory_charts(report, compiled, chosen, _MOST_STILL), strict=True):
         marks.append(Label(0, y + 12, headline(tier), bold=True))
-        drawn = fit_drawing(tuple(moved_down(each, y + 2 * LINE) for each in chart_marks(chart)), 0)
+        drawn = fit_drawing(tuple(shift_down(mark, y + 2 * LINE) for mark in chart_marks(chart)), 0)
         marks += drawn.marks
         alive = [f"{format_bytes(count):>9}  {what}" for count, what in tier.alive[:listed]]
         lines = [*alive, rest_text(tier, listed).strip()] if alive else []
@@ -98,18 +96,18 @@ def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, most: int,
 
 
 def _stretched(columns: dict[str, list[Any]], scale: float) -> dict[str, list[Any]]:
-    """The positions along the x axis, which are numbers of columns, in its unit."""
-    return {name: [each * scale for each in values] if name in _ALONG else values for name, values in columns.items()}
+    """Convert column positions along the x axis to its unit."""
+    return {name: [position * scale for position in values] if name in _ALONG else values for name, values in columns.items()}
 
 
 def empty_memory(*colours: str) -> Any:
-    """The figure: an area for each colour, level lines, the marks that are pointed at, and the lines at moments."""
+    """The empty figure: an area per colour, horizontal lines, reactive marks, and vertical lines at moments."""
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
 
     plot = empty_chart(_HEIGHT, "width")
-    areas = add_source("areas", ("x", *(f"h{place}" for place in range(len(colours) + 1))), rows=2)  # BokehJS hangs in an empty step area
-    for place, colour in enumerate(colours):
-        plot.varea_step(x="x", y1=f"h{place}", y2=f"h{place + 1}", step_mode="after", fill_color=colour, source=areas)
+    areas = add_source("areas", ("x", *(f"h{number}" for number in range(len(colours) + 1))), rows=2)  # BokehJS hangs in an empty step area
+    for number, colour in enumerate(colours):
+        plot.varea_step(x="x", y1=f"h{number}", y2=f"h{number + 1}", step_mode="after", fill_color=colour, source=areas)
     plot.multi_line("xs", "ys", line_color="color", source=add_source("lines", ("xs", "ys", "color")))
     plot.multi_line("xs", "ys", line_color="color", line_width=1.5, source=add_source("places", ("xs", "ys", "color")))
     marks = add_source("marks", ("left", "right", "top", "title", "subject", "opens"))
@@ -137,17 +135,15 @@ def _marks(tier: MemoryTier, most: int, unit: AxisUnit, top: int, *, opens: bool
 
 
 def _edges(moments: Sequence[tuple[int, Column]], count: int, most: int) -> list[float]:
-    """Where each of the moments begins, and the last ends."""
     width = max(-(-count // most), 1)
     return [float(width * number) for number in range(len(moments))] + [float(count)]
 
 
 def _titles(tier: MemoryTier, moments: Sequence[tuple[int, Column]]) -> Iterator[tuple[str, str]]:
-    """The operation of each moment, or the one before it, and what is held there."""
     path, done = "", 0
-    for place, column in moments:
-        path = next((each for each in reversed(tier.paths[done : place + 1]) if each), path)
-        done = place + 1
+    for index, column in moments:
+        path = next((candidate for candidate in reversed(tier.paths[done : index + 1]) if candidate), path)
+        done = index + 1
         parts = "\n".join(f"{format_bytes(count):>9} {name}" for (name, _), count in zip(tier.series, column, strict=True) if count)
         yield path, f"{path or 'the start of the step'}\n{format_bytes(sum(column))} in total\n{parts}"
 
@@ -155,7 +151,7 @@ def _titles(tier: MemoryTier, moments: Sequence[tuple[int, Column]]) -> Iterator
 def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) -> dict[str, list[float]]:
     heights = [[0, *itertools.accumulate(column)] for _, column in moments]
     heights.append(heights[-1])
-    sums = {f"h{place}": [round(each[place] / unit.size, 6) for each in heights] for place in range(len(heights[0]))}
+    sums = {f"h{place}": [round(stack[place] / unit.size, 6) for stack in heights] for place in range(len(heights[0]))}
     return {"x": _edges(moments, count, MOST_MOMENTS), **sums}
 
 
@@ -165,7 +161,6 @@ def _lines(tier: MemoryTier, unit: AxisUnit, room: int, count: int) -> dict[str,
 
 
 def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | None) -> dict[str, list[Any]]:
-    """The peak and where it is, the device's memory, the phases, and the moment that is shown."""
     count = len(tier.values)
     rows: list[tuple[float, float, str, str]] = [(tier.peak + 0.5, tier.most, f"peak {format_bytes(tier.most)}", TEXT)]
     if room:
@@ -174,19 +169,18 @@ def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | 
     if chosen is not None and chosen != tier.peak:
         rows.append((chosen + 0.5, top * _HEAD, "shown", WARNING))
     sides = [("right", -4) if x > 0.75 * count else ("left", 4) for x, *_ in rows]
-    found = [(x, y / unit.size, text, colour, *side) for (x, y, text, colour), side in zip(rows, sides, strict=True)]
-    return columns_of(found, ("x", "y", "text", "color", "align", "dx"))
+    labels = [(x, y / unit.size, text, colour, *side) for (x, y, text, colour), side in zip(rows, sides, strict=True)]
+    return columns_of(labels, ("x", "y", "text", "color", "align", "dx"))
 
 
 def _phases(tier: MemoryTier) -> Iterator[tuple[str, int]]:
-    for beginning, name in PHASE_PREFIXES.items():
-        place = next((number for number, path in enumerate(tier.paths) if path.startswith(beginning)), None)
+    for prefix, name in PHASE_PREFIXES.items():
+        place = next((number for number, path in enumerate(tier.paths) if path.startswith(prefix)), None)
         if place is not None:
             yield name, place
 
 
 def _places(tier: MemoryTier, top: float, chosen: int | None) -> dict[str, list[Any]]:
-    """Lines at the peak, where the phases begin, and at the moment that is shown."""
     rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * _ROOM, NEUTRAL) for _, place in _phases(tier))]
     rows += [(chosen + 0.5, top, WARNING)] if chosen is not None and chosen != tier.peak else []
     return columns_of([([x, x], [0.0, y], colour) for x, y, colour in rows], ("xs", "ys", "color"))

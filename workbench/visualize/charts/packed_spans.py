@@ -1,4 +1,4 @@
-"""Many spans in lanes of time as arrays: what a front end needs to draw those that can be seen at any zoom. Numbers only."""
+"""Time spans in lanes packed as arrays, from which a front end draws the visible ones at any zoom."""
 
 import base64
 from array import array
@@ -10,12 +10,11 @@ NUMBER = "{number}"
 EDGES = ("left", "right", "bottom", "top")
 IDLE = (*EDGES, "own")
 BLOCKS = (*EDGES, "shared", "color", "alpha", "title", "subject")
-"""Columns of the source `blocks` of a figure of spans; from `left` to `shared` a block is hatched."""
+"""Columns of the source `blocks` of a figure of spans; a block is hatched from `left` to `shared`."""
 
 
 class Span(NamedTuple):
-    """A span of time, in seconds, and the place of its style, in whose label and title `NUMBER` stands for its `number`. The first `share`
-    of it is hatched."""
+    """A time span in seconds; the first `share` of it is hatched. `NUMBER` in texts of its style stands for `number`."""
 
     start: float
     seconds: float
@@ -26,8 +25,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanStyle:
-    """What spans of one kind have in common: a `label` upon them, a `title` under the pointer, the path that they select, the opacity, and
-    a `colour` if it is not that of their lane. Spans of one `group` stand out together; without it, those of one number."""
+    """The style of spans of one kind; `weight` is the opacity.
+
+    Spans of the same `group`, else of the same number, are highlighted together.
+    """
 
     label: str
     title: str
@@ -39,11 +40,10 @@ class SpanStyle:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of spans that do not overlap, from `bottom` to `top` on the y axis; `tier` says where their times are from, `weight` is the
-    opacity of them all.
+    """A row of spans that do not overlap, from `bottom` to `top` on the y axis; `weight` is the opacity.
 
-    `other` is the tier that has the same spans, by style and number. `own` seconds are 1 on the x axis where each tier is drawn on a scale
-    of its own; 0 where that is no other scale.
+    `other` is the tier with the same spans, by style and number. `own` is the length of one x unit in seconds if each
+    tier has its own scale; 0 if the scale is the same.
     """
 
     name: str
@@ -58,8 +58,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class PackedSpans:
-    """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis. `hatched` says
-    what is hatched of them.
+    """Spans sorted by lane and start: `firsts[i]` to `firsts[i + 1]` are in lane `i`; one x unit is `unit` seconds.
 
     >>> lanes, styles = (Lane("a", "#000000", 0, 1), Lane("b", "#000000", 1, 2)), (SpanStyle("f", "f"),)
     >>> spans = pack_spans([[Span(0.0, 1.0, 0)], [Span(0.5, 0.25, 0), Span(1.0, 1.0, 0)]], lanes, styles, 1.0)
@@ -70,11 +69,11 @@ class PackedSpans:
     lanes: tuple[Lane, ...]
     styles: tuple[SpanStyle, ...]
     firsts: tuple[int, ...]
-    starts: array  # type: ignore[type-arg]  # of seconds, double
+    starts: array  # type: ignore[type-arg]  # seconds, double
     seconds: array  # type: ignore[type-arg]  # single
-    kinds: array  # type: ignore[type-arg]  # places in `styles`, 4 bytes each
+    kinds: array  # type: ignore[type-arg]  # indices into `styles`, 4 bytes each
     unit: float
-    numbers: array | None = None  # type: ignore[type-arg]  # 4 bytes each, -1 where there is none
+    numbers: array | None = None  # type: ignore[type-arg]  # 4 bytes each, -1 if none
     shares: array | None = None  # type: ignore[type-arg]  # single
     hatched: str = ""
 
@@ -84,10 +83,10 @@ class PackedSpans:
 
     @property
     def state(self) -> dict[str, Any]:
-        """As JSON: the arrays in base64, little-endian."""
+        """As JSON, with the arrays in little-endian base64."""
         return {
-            "lanes": [asdict(each) for each in self.lanes],
-            "styles": [[each.label, each.title, each.subject, each.weight, each.colour, each.group] for each in self.styles],
+            "lanes": [asdict(item) for item in self.lanes],
+            "styles": [[item.label, item.title, item.subject, item.weight, item.colour, item.group] for item in self.styles],
             "firsts": list(self.firsts),
             "starts": _base64(self.starts),
             "seconds": _base64(self.seconds),
@@ -102,7 +101,7 @@ class PackedSpans:
 def pack_spans(
     by_lane: Sequence[Sequence[Span]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float, hatched: str = ""
 ) -> PackedSpans:
-    """Of each lane its spans; they are sorted here."""
+    """Pack the spans of each lane, sorted by start."""
     firsts, starts, seconds, kinds, numbers, shares = [0], array("d"), array("f"), array("I"), array("i"), array("f")
     for spans in by_lane:
         for start, length, kind, number, share in sorted(spans):
@@ -113,11 +112,11 @@ def pack_spans(
             shares.append(share)
         firsts.append(len(starts))
     packed = PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit, hatched=hatched)
-    return replace(packed, numbers=numbers, shares=shares) if any(each >= 0 for each in numbers) else packed
+    return replace(packed, numbers=numbers, shares=shares) if any(value >= 0 for value in numbers) else packed
 
 
 def lane_properties(height: float, along: str, ticks: Mapping[float, str]) -> dict[str, Mapping[str, Any]]:
-    """Properties of a figure of lanes: its height in pixels, what is along x, and the names before the lanes."""
+    """Properties of a figure of lanes: height in pixels, x label, and lane names by y position."""
     return {
         "figure": {"height": height},
         "x axis": {"axis_label": along},
@@ -127,13 +126,13 @@ def lane_properties(height: float, along: str, ticks: Mapping[float, str]) -> di
 
 
 def idle_columns(edges: Sequence[tuple[int, int]], end: float, own: float | None = None) -> dict[str, list[float]]:
-    """Columns of the source `idle`: the whole time of lanes, each from `bottom` to `top`, to its `end`; on a scale of its own to `own`.
+    """Columns of the source `idle`: lanes from `bottom` to `top`, until `end`, or until `own` on their own scale.
 
     >>> idle_columns([(18, 0)], 2.0)
     {'left': [0.0], 'right': [2.0], 'bottom': [18.0], 'top': [0.0], 'own': [2.0]}
     """
     rows = [(0.0, end, float(bottom), float(top), end if own is None else own) for bottom, top in edges]
-    return {name: [row[place] for row in rows] for place, name in enumerate(IDLE)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(IDLE)}
 
 
 def _base64(values: Any) -> str:

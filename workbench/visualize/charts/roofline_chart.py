@@ -1,4 +1,4 @@
-"""The kernels of a step under the roofline of their chip, to explore: all of them, however many, each of which can be zoomed to."""
+"""Interactive roofline of the kernels of a step, which can be zoomed."""
 
 import math
 from collections.abc import Sequence
@@ -27,30 +27,32 @@ from workbench.visualize.roofline import (
     sum_seconds,
 )
 
-MOST_KERNELS = 2_000  # the longest
+MOST_KERNELS = 2_000  # longest kernels
 MOST_NAMED = 6
 _HEIGHT = 380  # pixels
 
 Line = tuple[list[float], list[float], str, str]
-"""Its x and y values, its colour, `solid` or `dashed`."""
+"""x values, y values, colour, `solid` or `dashed`."""
 _WORD = ("x", "y", "text", "color", "align", "base", "dx", "dy")
 Word = tuple[float, float, str, str, str, str, float, float]
-"""Where a text is, the text, its colour, which side and which edge of it are there, and how many pixels from there."""
+"""x, y, text, colour, alignment, baseline, and the offset in pixels."""
 
 
 def roofline_chart(report: Report) -> Chart | None:
-    """A disc for each kernel that computes; `None` where the plan names no hardware."""
+    """A disc for each kernel that computes; `None` if the plan names no hardware."""
     hardware = report.plan.hardware
-    kernels = [each for each in report.kernel_costs[:MOST_KERNELS] if each.bytes and each.intensity >= LEAST_INTENSITY and each.seconds]
+    kernels = [
+        kernel for kernel in report.kernel_costs[:MOST_KERNELS] if kernel.bytes and kernel.intensity >= LEAST_INTENSITY and kernel.seconds
+    ]
     if hardware is None or not kernels:
         return None
     chip, whole = hardware.chip, sum_seconds(report.kernel_costs)
     roofs = roof_ceilings(chip, kernels)
-    top = max((each.rate for each in roofs), default=chip.peak("float32"))
+    top = max((kernel.rate for kernel in roofs), default=chip.peak("float32"))
     unit = count_unit(top, "FLOP/s")
     across, up = _ranges(chip, kernels, top)
     lines, words = _roofs(chip, kernels, whole, unit, across, up)
-    words += _names(kernels, whole, unit, across[1], [each.rate for each in roofs])
+    words += _names(kernels, whole, unit, across[1], [kernel.rate for kernel in roofs])
     return Chart(
         empty_roofline,
         (),
@@ -68,24 +70,23 @@ def roofline_chart(report: Report) -> Chart | None:
 
 
 def roofline(report: Report) -> Picture:
-    """A disc for each kernel, with an area proportional to its time in a step, in the colour of what bounds it; the largest are named."""
+    """A disc for each kernel, with area proportional to its time and the colour of its bound; the largest are labelled."""
     report = report.shown
     title = roofline_title(report)
     return Picture(title, lambda: _drawing(title, report), lambda: roofline_text(report))
 
 
 def _drawing(title: str, report: Report) -> Drawing:
-    """The chart, and in its key how much of the time is not in it."""
     chart, kernels = roofline_chart(report), report.kernel_costs
-    idle = sum(each.total_seconds for each in kernels if each.intensity < LEAST_INTENSITY) / sum_seconds(kernels)
-    if chart and idle:
-        left_out = KeyEntry("", f"not in it: {idle:.0%} of the time, in kernels that only move bytes")
+    data_movement_share = sum(kernel.total_seconds for kernel in kernels if kernel.intensity < LEAST_INTENSITY) / sum_seconds(kernels)
+    if chart and data_movement_share:
+        left_out = KeyEntry("", f"not in it: {data_movement_share:.0%} of the time, in kernels that only move bytes")
         chart = replace(chart, key=(*chart.key, left_out))
     return still_drawing(title, chart)
 
 
 def empty_roofline() -> Any:
-    """The figure: discs, the lines of the roof over them, and words."""
+    """The empty figure: discs, the roof above them, and labels."""
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
 
     plot = empty_chart(_HEIGHT, "both", logs=(True, True))
@@ -104,82 +105,82 @@ def empty_roofline() -> Any:
 
 def _ranges(chip: Chip, kernels: Sequence[Kernel], top: float) -> tuple[tuple[float, float], tuple[float, float]]:
     ridge = top / chip.memory_bandwidth
-    lowest, highest = min(each.intensity for each in kernels), max(ridge * 10, *(each.intensity for each in kernels))
-    slowest = min(each.rate for each in kernels)
+    lowest, highest = min(kernel.intensity for kernel in kernels), max(ridge * 10, *(kernel.intensity for kernel in kernels))
+    slowest = min(kernel.rate for kernel in kernels)
     low = min(max(slowest, top / 1e6), top / 300)
     return (lowest / 2, highest * 2), (low / 2, top * 6)
 
 
 def _marks(kernels: Sequence[Kernel], whole: float, unit: AxisUnit) -> dict[str, list[Any]]:
-    """The longest first, so that the small discs lie upon them."""
+    """Discs, the longest first, so that small discs are drawn on top."""
     return {
-        "x": [each.intensity for each in kernels],
-        "y": [each.rate / unit.size for each in kernels],
-        "size": [round(2 * kernel_radius(each, whole), 2) for each in kernels],
-        "color": [BOUND_COLOURS[each.bound] for each in kernels],
-        "title": [hover_text(each, whole).replace(" · ", "\n") for each in kernels],
-        "subject": [each.path for each in kernels],
+        "x": [kernel.intensity for kernel in kernels],
+        "y": [kernel.rate / unit.size for kernel in kernels],
+        "size": [round(2 * kernel_radius(kernel, whole), 2) for kernel in kernels],
+        "color": [BOUND_COLOURS[kernel.bound] for kernel in kernels],
+        "title": [hover_text(kernel, whole).replace(" · ", "\n") for kernel in kernels],
+        "subject": [kernel.path for kernel in kernels],
     }
 
 
 def _roofs(
     chip: Chip, kernels: Sequence[Kernel], whole: float, unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
 ) -> tuple[list[Line], list[Word]]:
-    """The slope of the memory, a level line for each ceiling, and above each what it is called."""
     slope, roofs = chip.memory_bandwidth / unit.size, roof_ceilings(chip, kernels)
-    top = max((each.rate for each in roofs), default=chip.peak("float32")) / unit.size
+    top = max((ceiling.rate for ceiling in roofs), default=chip.peak("float32")) / unit.size
     left = max(across[0], up[0] / chip.memory_bandwidth)
     middle = math.sqrt(left * top / slope)
     lines: list[Line] = [([left, top / slope], [slope * left, top], STEP[1], "solid")]
-    if (ahead := max(chip.efficiency_of("operands"), 1.0)) > 1.02:  # operands of products are read ahead
+    if (ahead := max(chip.efficiency_of("operands"), 1.0)) > 1.02:  # operands of dots are prefetched
         lines.append(([left, top / slope / ahead], [slope * ahead * left, top], STEP[1], "dashed"))
     memory = f"memory {format_count(chip.memory_bandwidth, 'B/s')}"
     words: list[Word] = [(middle, slope * ahead * middle, memory, STEP[1], "right", "bottom", -6.0, -2.0)]
-    for place, each in enumerate(roofs):
-        colour, rate = STEP[4] if each.name.startswith("elementwise") else STEP[0], each.rate / unit.size
+    for place, ceiling in enumerate(roofs):
+        colour, rate = STEP[4] if ceiling.name.startswith("elementwise") else STEP[0], ceiling.rate / unit.size
         lines.append(([rate / slope, across[1]], [rate, rate], colour, "dashed" if place else "solid"))
-        above = max((kernel_radius(one, whole) for one in kernels if _is_under(one, each.rate, across[1])), default=0.0)
-        words.append((across[1], rate, f"{each.name} {format_count(each.rate, 'FLOP/s')}", colour, "right", "bottom", -4.0, -2.0 - above))
+        above = max((kernel_radius(one, whole) for one in kernels if _is_under(one, ceiling.rate, across[1])), default=0.0)
+        words.append(
+            (across[1], rate, f"{ceiling.name} {format_count(ceiling.rate, 'FLOP/s')}", colour, "right", "bottom", -4.0, -2.0 - above)
+        )
     return lines, words
 
 
 def _is_under(kernel: Kernel, ceiling: float, end: float) -> bool:
-    """Whether its disc is where the name of this ceiling would be, at the right end."""
+    """Whether a kernel's disc overlaps the label of this ceiling at the right end."""
     return abs(math.log10(kernel.rate / ceiling)) < 0.2 and kernel.intensity * 100 > end
 
 
 def _names(kernels: Sequence[Kernel], whole: float, unit: AxisUnit, end: float, ceilings: Sequence[float]) -> list[Word]:
-    """Those of the longest kernels, under their discs to the right, which the slope rises away from; near the right end to the left.
-
-    One that would lie on a ceiling is left out.
-    """
-    found: list[Word] = []
-    for each in _apart(sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]):
-        if any(0.05 < math.log10(each.rate / roof) < 0.4 for roof in ceilings):
+    """Labels of the longest kernels, away from the slope, without those that would overlap a ceiling."""
+    labels: list[Word] = []
+    for labelled in _drop_overlapping(sorted(kernels, key=lambda kernel: -kernel.total_seconds)[:MOST_NAMED]):
+        if any(0.05 < math.log10(labelled.rate / roof) < 0.4 for roof in ceilings):
             continue
-        radius, is_near = 0.7 * kernel_radius(each, whole), each.intensity * 15 > end
+        radius, is_near = 0.7 * kernel_radius(labelled, whole), labelled.intensity * 15 > end
         side, across = ("right", -radius) if is_near else ("left", radius + 3)
-        found.append((each.intensity, each.rate / unit.size, tail_text(each.path, 24), TEXT, side, "top", across, radius + 3 * is_near))
-    return found
+        labels.append(
+            (labelled.intensity, labelled.rate / unit.size, tail_text(labelled.path, 24), TEXT, side, "top", across, radius + 3 * is_near)
+        )
+    return labels
 
 
-def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Those whose names would not lie upon each other: nearer than a quarter of a decade upwards and a decade across."""
-    found: list[Kernel] = []
-    for each in kernels:
+def _drop_overlapping(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels whose labels do not overlap."""
+    labelled: list[Kernel] = []
+    for kernel in kernels:
         near = (
-            abs(math.log10(each.rate / other.rate)) < 0.25 and abs(math.log10(each.intensity / other.intensity)) < 1.2 for other in found
+            abs(math.log10(kernel.rate / other.rate)) < 0.25 and abs(math.log10(kernel.intensity / other.intensity)) < 1.2
+            for other in labelled
         )
         if not any(near):
-            found.append(each)
-    return found
+            labelled.append(kernel)
+    return labelled
 
 
 def _key(kernels: Sequence[Kernel], whole: float) -> tuple[KeyEntry, ...]:
-    """What bounds the time of the step, the most first."""
     sums: dict[str, float] = {}
-    for each in kernels:
-        sums[each.bound] = sums.get(each.bound, 0.0) + each.total_seconds
+    for kernel in kernels:
+        sums[kernel.bound] = sums.get(kernel.bound, 0.0) + kernel.total_seconds
     shown = sorted(((seconds, bound) for bound, seconds in sums.items() if seconds >= 0.005 * whole), reverse=True)
     return tuple(
         KeyEntry(BOUND_COLOURS[bound], f"{WHY[bound]}: {format_seconds(seconds)}, {seconds / whole:.0%}") for seconds, bound in shown

@@ -1,4 +1,4 @@
-"""A chart as a drawing, for those who do not explore it: the sources that Bokeh draws, on the same axes and in the same order."""
+"""Still drawing of a chart: the sources that Bokeh draws, on the same axes and in the same order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,31 +19,31 @@ from workbench.visualize.draw.drawing_marks import (
     Polyline,
     Rectangle,
     fit_drawing,
-    moved_down,
+    shift_down,
     text_width,
 )
 from workbench.visualize.draw.palette import NEUTRAL, TASKS, TEXT, WARNING, ink_on
 from workbench.visualize.draw.stacked_area import drop_collinear, steps
 from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans
 
-WIDE, LINE = 760, 16  # pixels between the ends of the x axis, and of a line of text
-AXIS = 3 * LINE  # under the x axis: its values, what they are, and the key
-_HIGH = 240  # of a chart that does not say how high it is
-_LEAST_LANE = 10  # the height of a lane that has room for text
-_FAINT, _HAIR = 0.15, 0.18  # opacity of idle time, and of the lines at round values
+WIDE, LINE = 760, 16  # pixels: length of the x axis, height of a line of text
+AXIS = 3 * LINE  # pixels below the x axis: tick labels, axis label, legend
+_HIGH = 240  # pixels, default height
+_LEAST_LANE = 10  # pixels, minimum height of a lane with labels
+_FAINT, _HAIR = 0.15, 0.18  # opacity of idle time and of grid lines
 
 Row = Mapping[str, Any]
-"""One row of a data source, by its columns."""
+"""One row of a data source, by column."""
 
 
 def still_drawing(title: str, chart: Chart | None) -> Drawing:
-    """The title over the chart; alone where there is none."""
-    marks = (moved_down(each, 2 * LINE) for each in chart_marks(chart)) if chart else ()
+    """A title above the chart; `None` draws the title alone."""
+    marks = (shift_down(mark, 2 * LINE) for mark in chart_marks(chart)) if chart else ()
     return fit_drawing((Label(0, 12, title, bold=True), *marks))
 
 
 def chart_marks(chart: Chart) -> tuple[Mark, ...]:
-    """The marks of a chart whose y axis ends at the top, at 0."""
+    """The marks of a chart, from y = 0 at the top."""
     frame = _frame_of(chart)
     drawn = (draw(chart, frame) for draw in (_axes, _under, _areas, _spans, _lines, _reacting, _words))
     return (*chain(*drawn), *key_marks(chart.key, frame.across.start, frame.ground + AXIS))
@@ -51,7 +51,7 @@ def chart_marks(chart: Chart) -> tuple[Mark, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The axes of a chart in pixels; `ground` is where the x axis is."""
+    """The axes of a chart in pixels; `ground` is the y of the x axis."""
 
     across: AxisScale
     up: AxisScale
@@ -61,7 +61,7 @@ class _Frame:
         return round(self.across(x), 1), round(self.up(y), 1)
 
     def box(self, row: Row, fill: str | None, alpha: float = 1.0, *, hatched: bool = False) -> Rectangle:
-        """From `left` to `right` and from `bottom`, or the ground, to `top` of a row."""
+        """A rectangle for a row with `left`, `right`, `top` and `bottom` (default: the x axis)."""
         x, one = self.point(row["left"], row["top"])
         end, other = self.point(row["right"], row["bottom"]) if "bottom" in row else (self.across(row["right"]), self.ground)
         about = {name: row.get(name, "") for name in ("title", "subject", "opens")}
@@ -71,18 +71,16 @@ class _Frame:
 def _frame_of(chart: Chart) -> _Frame:
     high = chart.properties["figure"]["height"] - AXIS if chart.lanes else _HIGH
     (low, top), (x_is_log, y_is_log) = chart.ranges["y"], chart.logs
-    up = AxisScale(low, top, high, -high, y_is_log)  # lanes are numbered downwards: their scale begins with the last
+    up = AxisScale(low, top, high, -high, y_is_log)  # lanes are numbered downwards, so their scale begins with the last
     left = max(text_width(name) for _, name in _levels(chart, up)) + 12
     return _Frame(AxisScale(*chart.ranges["x"], left, WIDE, x_is_log), up, high)
 
 
 def _levels(chart: Chart, up: AxisScale) -> list[tuple[float, str]]:
-    """What is written before the y axis, and where: the names of lanes, or round values."""
     return list(chart.lanes.items()) or [(value, f"{value:,.6g}") for value in up.ticks()]
 
 
 def _axes(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """Hair lines at round values, and what they are."""
     left, ground = frame.across.start, frame.ground
     for value in frame.across.ticks():
         yield Rectangle(frame.across(value), 0, 1, ground, NEUTRAL, _HAIR)
@@ -103,7 +101,7 @@ def _rows(chart: Chart, *names: str) -> Iterator[Row]:
 
 
 def _under(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """Idle time, the shares of time slices, and the memory of the stages of a pipeline."""
+    """Background marks: idle time, time slices, and stage memory of a pipeline."""
     for row in _rows(chart, "idle"):
         yield frame.box(row, NEUTRAL, _FAINT)
     for row in _rows(chart, "slices", "ran slices"):
@@ -113,16 +111,15 @@ def _under(chart: Chart, frame: _Frame) -> Iterator[Mark]:
 
 
 def _areas(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """An area for each colour of the figure, in steps, each upon the one before it."""
     if "areas" in chart.sources:
         edges, *heights = chart.sources["areas"].values()
-        levels = [drop_collinear(list(starmap(frame.point, steps(edges, each)))) for each in heights]
+        levels = [drop_collinear(list(starmap(frame.point, steps(edges, series)))) for series in heights]
         for colour, (lower, upper) in zip(chart.settings, pairwise(levels), strict=True):
             yield Area((*upper, *lower[::-1]), colour)
 
 
 class _Block(NamedTuple):
-    """Spans of a lane that are drawn as one, in the units of the axes; from `left` to `shared` it is hatched."""
+    """Merged spans of a lane, in axis units; hatched from `left` to `shared`."""
 
     left: float
     right: float
@@ -137,7 +134,6 @@ class _Block(NamedTuple):
 
 
 def _spans(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """The spans that can be seen, with their labels where there is room."""
     for packed in chart.spans:
         for block in _merged_blocks(packed, chart.spans[0].styles, frame.across.high * packed.unit):
             row = block._asdict()
@@ -153,18 +149,17 @@ def _spans(chart: Chart, frame: _Frame) -> Iterator[Mark]:
 
 
 def _merged_blocks(packed: PackedSpans, styles: Sequence[SpanStyle], longest: float) -> Iterator[_Block]:
-    """Spans too narrow to be seen on an axis of `longest` seconds are one with their neighbours."""
     for lane, first, last in zip(packed.lanes, packed.firsts, packed.firsts[1:], strict=False):
-        spans = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(each)) for each in range(first, last)]
+        spans = [DrawnSpan("", packed.starts[index], packed.seconds[index], str(index)) for index in range(first, last)]
         for block in merge_spans(spans, longest, WIDE):
             yield _block(packed, styles, lane, block, longest / packed.unit / WIDE)
 
 
 def _block(packed: PackedSpans, styles: Sequence[SpanStyle], lane: Lane, block: MergedSpan, pixel: float) -> _Block:
-    place = int(block.longest.name)
-    style, number = styles[packed.kinds[place]], str(packed.numbers[place]) if packed.numbers else ""
+    index = int(block.longest.name)
+    style, number = styles[packed.kinds[index]], str(packed.numbers[index]) if packed.numbers else ""
     left, right = block.left * pixel, block.right * pixel
-    shared = left + (packed.shares[place] if packed.shares else 0.0) * (right - left)
+    shared = left + (packed.shares[index] if packed.shares else 0.0) * (right - left)
     title = f"{format_seconds(block.longest.seconds)}: {style.title.replace(NUMBER, number)}"
     if block.count > 1:
         title = f"{block.count} in {format_seconds(block.seconds)}, the longest {title}"
@@ -174,14 +169,13 @@ def _block(packed: PackedSpans, styles: Sequence[SpanStyle], lane: Lane, block: 
 
 
 def _lines(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """Lines in the colours of their rows; a limit, which has none, is dashed."""
+    """Lines in the colours of their rows; limits, which have no colour, are dashed."""
     for row in _rows(chart, "lines", "places", "roofs", "bound"):
         points = tuple(map(frame.point, row["xs"], row["ys"]))
         yield Polyline(points, row.get("color", WARNING), dashed="color" not in row or row.get("dash") == "dashed")
 
 
 def _reacting(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """Discs, and the moments that are not seen but can be pointed at."""
     for row in _rows(chart, "marks"):
         if "size" in row:
             yield Disc(*frame.point(row["x"], row["y"]), row["size"] / 2, row["color"], 0.62, row["title"], row["subject"])
@@ -197,7 +191,7 @@ def _words(chart: Chart, frame: _Frame) -> Iterator[Mark]:
 
 
 def key_marks(key: Sequence[KeyEntry], left: float, top: float) -> Iterator[Mark]:
-    """Colours and what they stand for, in as many rows as they need."""
+    """Legend entries, wrapped to the chart's width."""
     x, y = left, top
     for entry in key:
         wide = text_width(entry.name) + 16 * bool(entry.colour)

@@ -1,4 +1,4 @@
-"""One step of one device over time, to explore: a lane for computation and one for each set of mesh axes, predicted above measured."""
+"""Interactive timeline of one step of one device: a lane for computation and for each set of mesh axes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,19 +16,18 @@ from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.timeline_spans import DrawnSpan
 from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts, timeline_text, timeline_title
 
-_ROW, _AXIS = 26, 52  # pixels of a lane, and of the axis under them
-_HIGH = 0.8  # of a row is its lane
+_ROW, _AXIS = 26, 52  # pixels of a row and of the x axis
+_HIGH = 0.8  # share of a row covered by its lane
 
 
 def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Chart | None:
-    """The events of a step, of which those that can be seen are drawn at every zoom; `None` where none are known. `parts` are those of
-    `timeline_parts`, where they are known already."""
+    """The events of a step, from `parts` if computed already; `None` if there are none."""
     parts = timeline_parts(report, trace) if parts is None else parts
     longest = max((part.seconds for part in parts), default=0.0)
     if not longest:
         return None
     unit, (lanes, spans, ticks) = seconds_unit(longest), _rows(parts, report.mesh)
-    packed = pack_spans([[Span(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _styles(parts), unit.size)
+    packed = pack_spans([[Span(span.start, span.seconds, kind) for span, kind in lane] for lane in spans], lanes, _styles(parts), unit.size)
     rows = len(lanes) + len(parts)
     return Chart(
         empty_timeline,
@@ -48,18 +47,20 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
 def timeline(
     report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None, *, tasks: Sequence[TaskTime] = ()
 ) -> Picture:
-    """A row for computation and one for each set of mesh axes that something is sent over.
+    """A row for computation and one for each set of mesh axes with communication.
 
-    Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
-    `tasks` are those that a run of this pipeline measured; `parts` are those of `timeline_parts`, where they are known already.
+    Dots are opaque, other kernels and the waiting part of measured collectives lighter. `tasks` are the measured tasks
+    of a pipelined run; `parts` is the result of `timeline_parts`, if computed already.
     """
-    known = timeline_parts(report, trace, tasks) if parts is None else parts
-    title = timeline_title(report, known)
-    return Picture(title, lambda: still_drawing(title, timeline_chart(report, parts=known)), lambda: timeline_text(title, known))
+    shown_parts = timeline_parts(report, trace, tasks) if parts is None else parts
+    title = timeline_title(report, shown_parts)
+    return Picture(
+        title, lambda: still_drawing(title, timeline_chart(report, parts=shown_parts)), lambda: timeline_text(title, shown_parts)
+    )
 
 
 def empty_timeline() -> Any:
-    """The figure: blocks of time, and the names of those that are wide enough for one."""
+    """The empty figure: time spans, and labels where they fit."""
     from workbench.visualize.charts.empty_figure import AT_EDGES, MARKED, add_source, add_text, empty_lanes, react
 
     plot = empty_lanes()
@@ -72,9 +73,9 @@ def empty_timeline() -> Any:
 
 
 def _rows(parts: Sequence[TimelinePart], mesh: Mesh) -> tuple[tuple[Lane, ...], list[list[tuple[DrawnSpan, int]]], dict[float, str]]:
-    """The lanes, the spans of each with their styles, and what is written before each row: a part's head, and the names of its lanes."""
+    """The lanes, their spans with style indices, and the y labels."""
     lanes, spans, ticks = [], [], {}
-    places = {style: place for place, style in enumerate(_names(parts))}
+    style_indices = {style: index for index, style in enumerate(_names(parts))}
     row = 0
     for part in parts:
         ticks[row + 0.5] = part.title
@@ -82,14 +83,14 @@ def _rows(parts: Sequence[TimelinePart], mesh: Mesh) -> tuple[tuple[Lane, ...], 
             row += 1
             colour = STEP[0] if name == COMPUTE else row_colour(name, mesh)
             lanes.append(Lane(name, colour, row + 0.5 + _HIGH / 2, row + 0.5 - _HIGH / 2))
-            spans.append([(each, places[each.name, each.path, each.weight]) for each in part.spans if each.row == name])
+            spans.append([(span, style_indices[span.name, span.path, span.weight]) for span in part.spans if span.row == name])
             ticks[row + 0.5] = name
         row += 1
     return tuple(lanes), spans, ticks
 
 
 def _names(parts: Sequence[TimelinePart]) -> dict[tuple[str, str, float], None]:
-    return dict.fromkeys((each.name, each.path, each.weight) for part in parts for each in part.spans)
+    return dict.fromkeys((span.name, span.path, span.weight) for part in parts for span in part.spans)
 
 
 def _styles(parts: Sequence[TimelinePart]) -> tuple[SpanStyle, ...]:
@@ -97,5 +98,4 @@ def _styles(parts: Sequence[TimelinePart]) -> tuple[SpanStyle, ...]:
 
 
 def _label(name: str, path: str) -> str:
-    """The last two words of a path say most: `mlp/dot_general`."""
     return "/".join(path.split("/")[-2:]) or name

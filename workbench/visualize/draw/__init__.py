@@ -1,1 +1,1 @@
-"""Drawing: shapes and colours, as SVG and as Bokeh figures; it knows nothing of plans."""
+"""Drawing primitives: shapes and colours as SVG and as Bokeh figures, independent of plans."""

@@ -1,4 +1,4 @@
-"""A scale of an axis, linear or logarithmic, its round ticks, of numbers and of bytes, and the axes of a picture."""
+"""Linear and logarithmic axis scales, their ticks, and the axes of a picture."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,17 +9,17 @@ from workbench.visualize.draw.palette import NEUTRAL
 
 MOST_TICKS = 8
 LINEAR_UP_TO = 6.0
-"""The greatest over the least value from which on a scale is logarithmic."""
+"""Ratio of the largest to the smallest value above which a scale is logarithmic."""
 _PADDING = 0.06  # of the length, on both sides
 
 
 @dataclass(frozen=True, slots=True)
 class AxisScale:
-    """Values from `low` to `high` on `length` pixels from `start`; a negative length runs upwards.
+    """Map from values in `low` to `high` to `length` pixels from `start`; a negative length runs upwards.
 
     **Invariants**
 
-    - 0 < low < high where it is logarithmic.
+    - 0 < low < high if logarithmic.
     """
 
     low: float
@@ -29,13 +29,12 @@ class AxisScale:
     is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value; what lies outside is set on the edge."""
-        low, high, here = (math.log(max(each, self.low)) if self.is_log else each for each in (self.low, self.high, value))
-        return self.start + self.length * min(max((here - low) / (high - low), 0.0), 1.0)
+        """The pixel of a value, clamped to the ends of the scale."""
+        low, high, logarithm = (math.log(max(bound, self.low)) if self.is_log else bound for bound in (self.low, self.high, value))
+        return self.start + self.length * min(max((logarithm - low) / (high - low), 0.0), 1.0)
 
     def ticks(self, base: float = 10.0, unit: float = 1.0) -> tuple[float, ...]:
-        """Round values on it, at most `MOST_TICKS`: 1, 2 or 5 times a power of ten of `unit`; on a logarithmic scale with base 2 powers of
-        two.
+        """Round values: 1, 2 or 5 times a power of ten of `unit`, or powers of two on a logarithmic scale with base 2.
 
         >>> AxisScale(1.0, 9.0, 0, 100).ticks(), AxisScale(0.8, 300.0, 0, 100, is_log=True).ticks(base=2)
         ((2.0, 4.0, 6.0, 8.0), (1.0, 4.0, 16.0, 64.0, 256.0))
@@ -48,11 +47,11 @@ class AxisScale:
         span = (self.high - self.low) / unit
         power = 10.0 ** math.floor(math.log10(span / (MOST_TICKS - 1)))
         step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= MOST_TICKS - 1) * unit
-        return tuple(float(f"{place * step:.12g}") for place in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
+        return tuple(float(f"{index * step:.12g}") for index in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
 
 
 def scale_of(values: Sequence[float], start: float, length: float) -> AxisScale:
-    """A scale with room for these positive values; logarithmic where the greatest is more than `LINEAR_UP_TO` times the least."""
+    """A scale with a margin around these positive values; logarithmic if max / min exceeds `LINEAR_UP_TO`."""
     low, high = min(values), max(values)
     if high / low > LINEAR_UP_TO:
         room = (high / low) ** _PADDING
@@ -62,7 +61,7 @@ def scale_of(values: Sequence[float], start: float, length: float) -> AxisScale:
 
 
 def tick_text(text: str) -> str:
-    """What is written at a round value: without zeros behind the point.
+    """The text of a tick, without trailing zeros.
 
     >>> tick_text("2.00 s"), tick_text("1.50 GiB"), tick_text("$10.00"), tick_text("20")
     ('2 s', '1.5 GiB', '$10', '20')
@@ -76,25 +75,23 @@ def _powers_of_two(low: float, high: float) -> tuple[float, ...]:
 
 
 def _decades(low: float, high: float) -> tuple[float, ...]:
-    """1, 2 and 5 times the powers of ten, or the powers alone where those are too many."""
     powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1,)):
-        found = tuple(float(f"{factor}e{power}") for power in powers for factor in factors if low <= factor * 10.0**power <= high)
-        if len(found) <= MOST_TICKS:
+        round_values = tuple(float(f"{factor}e{power}") for power in powers for factor in factors if low <= factor * 10.0**power <= high)
+        if len(round_values) <= MOST_TICKS:
             break
-    return _thin_out(found)
+    return _thin_out(round_values)
 
 
 def _thin_out(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Every so many of them that at most `MOST_TICKS` are left."""
     return values[:: -(-len(values) // MOST_TICKS)] if values else ()
 
 
-# Round values of a scale of bytes.
+# Ticks of a scale in bytes.
 
 
 def byte_ticks(scale: AxisScale) -> tuple[float, ...]:
-    """Round values in the unit that the greatest of the scale is written in.
+    """Round values in the unit in which the top of the scale is written.
 
     >>> byte_ticks(AxisScale(0.0, 1023.0, 0, 100))[:3], byte_ticks(AxisScale(0.0, 2048.0, 0, 100))[:3]
     ((0.0, 200.0, 400.0), (0.0, 512.0, 1024.0))
@@ -108,7 +105,7 @@ Write = Callable[[float], str]
 
 
 def axes_marks(across: AxisScale, up: AxisScale, write: tuple[Write, Write], levels: Iterable[float] | None = None) -> Iterator[Mark]:
-    """Hair lines at round values, along y at `levels` if they are given, and how these are written; along x only what is not empty."""
+    """Grid lines and tick labels, along y at `levels` if given; empty texts along x are left out."""
     left, ground = across.start, up.start
     for value in across.ticks():
         if text := write[0](value):
@@ -122,6 +119,6 @@ def axes_marks(across: AxisScale, up: AxisScale, write: tuple[Write, Write], lev
 
 
 def log_note(scales: Mapping[str, AxisScale]) -> str:
-    """Which of the axes are logarithmic; empty where none is."""
+    """A note that names the logarithmic axes; empty if there are none."""
     log = [name for name, scale in scales.items() if scale.is_log]
     return f" (logarithmic: {' and '.join(log)})" if log else ""

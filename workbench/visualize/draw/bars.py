@@ -1,4 +1,4 @@
-"""Rows of stacked horizontal bars, as a picture and as text."""
+"""Stacked horizontal bars, as a picture and as text."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ from workbench.units import format_bytes
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.picture import Picture
 
-_LENGTH, _CHARACTERS = 360, 30  # of the longest bar: pixels, and characters
+_LENGTH, _CHARACTERS = 360, 30  # of the longest bar: in pixels and in characters
 _HIGH, _LINE = 18, 16  # pixels
-SHADES = (1.0, 0.6, 0.35, 0.8, 0.5)  # of the colour, one segment beside the other
+SHADES = (1.0, 0.6, 0.35, 0.8, 0.5)  # opacity of consecutive segments
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A name, a colour, and what it is made of: names and bytes."""
+    """A row of the chart; `segments` are (name, bytes)."""
 
     name: str
     colour: str
@@ -28,17 +28,17 @@ class Bar:
 
     @property
     def parts(self) -> str:
-        """`all-reduce 1.00 MiB · all-gather 64.0 KiB`; empty if there is one nameless part."""
+        """The named segments, as in `all-reduce 1.00 MiB · all-gather 64.0 KiB`."""
         return " · ".join(f"{name} {format_bytes(count)}" for name, count in self.segments if name)
 
 
 def bars_picture(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> Picture:
-    """The title, then a row per bar; all lengths on one scale."""
+    """A titled picture with one row per bar, all on one scale."""
     return Picture(title, lambda: bars_drawing(title, bars), lambda: bars_text(title, columns, bars))
 
 
 def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> str:
-    """The text equivalent: a table with the bars in characters. `columns` name the rows, the figures and the parts."""
+    """The same bars as a text table; `columns` are the headings of the rows, the totals and the segments."""
     longest = max((bar.total for bar in bars), default=0)
     if not longest:
         return title
@@ -51,7 +51,7 @@ def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) ->
 
 
 def bars_drawing(title: str, bars: Sequence[Bar]) -> Drawing:
-    """The drawing of `bars_picture`, to draw more below it."""
+    """The drawing of `bars_picture`, which callers may extend below."""
     head = max((text_width(bar.name) for bar in bars), default=0) + 12
     longest = max((bar.total for bar in bars), default=0)
     marks: list[Mark] = [Label(0, 12, title, bold=True)]
@@ -74,7 +74,7 @@ def _bar(bar: Bar, longest: int, head: float, y: float) -> Iterator[Mark]:
 
 
 def stack_bars(values: Sequence[float], whole: float, length: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of each value on a bar where `whole` is `length` long, one after the other.
+    """Start and end of each value in a stacked bar, where `whole` spans `length`.
 
     >>> stack_bars((1, 3), whole=8, length=80)
     ((0.0, 10.0), (10.0, 40.0))

@@ -1,4 +1,4 @@
-"""A drawing as a Bokeh figure: a source for each kind of mark, one pixel a unit, the ranges explicit."""
+"""Conversion of a drawing to a Bokeh figure: one data source per kind of mark, one pixel per unit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from workbench.visualize.draw.palette import TEXT
 
 
 def bokeh_figure(drawing: Drawing) -> Any:
-    """A new `bokeh.plotting.figure` on a transparent background. A title becomes a tooltip."""
+    """A new `bokeh.plotting.figure` with a transparent background; mark titles become tooltips."""
     plot = figure(
         width=round(drawing.width),
         height=round(drawing.height),
@@ -30,8 +30,8 @@ def bokeh_figure(drawing: Drawing) -> Any:
     shown = [_areas(plot, drawing.areas)] if drawing.areas else []
     if drawing.lines:
         _lines(plot, drawing.lines)
-    _rectangles(plot, (each for each in drawing.rectangles if not each.title))
-    shown.append(_rectangles(plot, (each for each in drawing.rectangles if each.title)))
+    _rectangles(plot, (rectangle for rectangle in drawing.rectangles if not rectangle.title))
+    shown.append(_rectangles(plot, (rectangle for rectangle in drawing.rectangles if rectangle.title)))
     if drawing.dots:
         shown.append(_dots(plot, drawing.dots))
     plot.add_tools(HoverTool(renderers=shown, tooltips="@title"))
@@ -41,7 +41,7 @@ def bokeh_figure(drawing: Drawing) -> Any:
 
 def _areas(plot: Any, marks: Iterable[Area]) -> Any:
     columns = ("xs", "ys", "fill_color", "fill_alpha", "title")
-    rows = [([x for x, _ in each.points], [y for _, y in each.points], each.fill, each.alpha, each.title) for each in marks]
+    rows = [([x for x, _ in area.points], [y for _, y in area.points], area.fill, area.alpha, area.title) for area in marks]
     names = {name: name for name in columns if name != "title"}
     return plot.patches(source=_source(columns, rows), line_color=None, **names)
 
@@ -50,27 +50,30 @@ def _lines(plot: Any, marks: Iterable[Polyline]) -> None:
     columns = ("xs", "ys", "line_color", "line_width", "line_alpha", "line_dash")
     rows = [
         (
-            [x for x, _ in each.points],
-            [y for _, y in each.points],
-            each.colour,
-            each.width,
-            each.alpha,
-            "dashed" if each.dashed else "solid",
+            [x for x, _ in line.points],
+            [y for _, y in line.points],
+            line.colour,
+            line.width,
+            line.alpha,
+            "dashed" if line.dashed else "solid",
         )
-        for each in marks
+        for line in marks
     ]
     plot.multi_line(source=_source(columns, rows), **{name: name for name in columns})
 
 
 def _dots(plot: Any, marks: Iterable[Disc]) -> Any:
     columns = ("x", "y", "radius", "fill_color", "fill_alpha", "title")
-    rows = [(each.x, each.y, each.radius, each.fill, each.alpha, each.title) for each in marks]
+    rows = [(disc.x, disc.y, disc.radius, disc.fill, disc.alpha, disc.title) for disc in marks]
     return plot.circle(source=_source(columns, rows), line_color=None, **{name: name for name in columns if name != "title"})
 
 
 def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:
     columns = ("left", "right", "top", "bottom", "fill_color", "fill_alpha", "line_color", "hatch_pattern", "title")
-    rows = [(each.x, each.x + each.width, each.y, each.y + each.height, *_look(each), each.title) for each in marks]
+    rows = [
+        (rectangle.x, rectangle.x + rectangle.width, rectangle.y, rectangle.y + rectangle.height, *_look(rectangle), rectangle.title)
+        for rectangle in marks
+    ]
     source = _source(columns, rows)
     names = {name: name for name in columns if name != "title"}
     return plot.quad(source=source, hatch_color=TEXT, hatch_scale=16, hatch_weight=1, **names)
@@ -83,10 +86,10 @@ def _look(mark: Rectangle) -> tuple[str | None, float, str | None, str]:
 def _labels(plot: Any, marks: Iterable[Label]) -> None:
     aligned = {"start": "left", "middle": "center", "end": "right"}
     columns = ("x", "y", "text", "text_align", "text_color", "text_font_style")
-    rows = [(each.x, each.y, each.text, aligned[each.anchor], each.colour, "bold" if each.bold else "normal") for each in marks]
+    rows = [(label.x, label.y, label.text, aligned[label.anchor], label.colour, "bold" if label.bold else "normal") for label in marks]
     names = {name: name for name in columns}
     plot.text(source=_source(columns, rows), text_font=value("monospace"), text_font_size=f"{FONT}px", text_baseline="alphabetic", **names)
 
 
 def _source(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Any:
-    return ColumnDataSource({name: [row[place] for row in rows] for place, name in enumerate(columns)})
+    return ColumnDataSource({name: [row[index] for row in rows] for index, name in enumerate(columns)})

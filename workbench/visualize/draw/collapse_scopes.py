@@ -1,7 +1,7 @@
-"""A graph collapsed by named scope: the visible boxes when some scopes are open, and the arrows between them. Numbers and names only.
+"""Graphs collapsed by named scope: the visible boxes for a set of open scopes, and the arrows between them.
 
-A scope that is not open is one box; of an open one its own kernels and inner scopes are seen, kernels of one scope and name as one box.
-Repeated layers are one scope (`layers/*`).
+A closed scope is one box. An open scope shows its kernels and inner scopes; kernels with the same scope and name share
+a box. Repeated layers are one scope (`layers/*`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,19 +17,19 @@ _MOST_OPEN_AT_FIRST = 24
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """One box to draw: a closed scope, equal kernels, or the rest of a scope. `members` are numbers of nodes."""
+    """A box: a closed scope, equal kernels, or the remainder of a scope. `members` are node numbers."""
 
     key: str
     label: str
-    scope: str  # the innermost open scope around it; empty outside all
+    scope: str  # the innermost open scope around it, else empty
     members: tuple[int, ...]
     can_open: bool = False
-    rest: int = 0  # how many boxes it stands for, if it is the rest of a scope
+    rest: int = 0  # number of boxes merged into it, if it is the remainder of a scope
 
 
 @dataclass(frozen=True)
 class Collapsed:
-    """Boxes in program order; arrows between them by number, with the largest value along each; sends by boxes too."""
+    """A collapsed graph; arrows, between box numbers, map to the node that produces the largest value."""
 
     graph: Graph
     boxes: tuple[DrawnNode, ...]
@@ -39,12 +39,12 @@ class Collapsed:
 
     @cached_property
     def by_time(self) -> bool:
-        """Whether cost is seconds; without hardware it is FLOP."""
+        """Whether costs are seconds; without hardware they are FLOP."""
         return any(node.seconds for node in self.graph.nodes)
 
     @cached_property
     def costs(self) -> tuple[float, ...]:
-        """Of each box."""
+        """The cost of each box."""
         return tuple(self.cost(box) for box in self.boxes)
 
     @cached_property
@@ -53,8 +53,7 @@ class Collapsed:
 
     @cached_property
     def essential_arrows(self) -> tuple[tuple[int, int], ...]:
-        """The transitive reduction of the arrows, in program order: an arrow from the first box to the third is not shown if there are
-        arrows from the first to the second and from there to the third."""
+        """The transitive reduction of the arrows, in program order; arrows with collectives and backward arrows stay."""
         ahead: dict[int, set[int]] = {}
         for maker, reader in self.arrows:
             if maker < reader:
@@ -65,27 +64,24 @@ class Collapsed:
         return sum(self._cost(self.graph.nodes[member]) for member in box.members)
 
     def costliest(self, box: DrawnNode) -> GraphNode:
-        """The member that costs most."""
         return max((self.graph.nodes[member] for member in box.members), key=self._cost)
 
-    def count_alike(self, scope: str) -> int:
-        """How many scopes of the program are this one: the layers of `layers/*`."""
+    def count_instances(self, scope: str) -> int:
+        """The number of scopes of the program that match this template, such as the layers of `layers/*`."""
         depth = scope.count("/") + 1
         paths = (node.path.split("/")[:depth] for node in self.graph.nodes if not node.is_input)
         return len({"/".join(words) for words in paths if template("/".join(words)) == scope})
 
     def sends_within(self, number: int) -> tuple[GraphSend, ...]:
-        """The collectives within a box."""
         return self.sends.get((number, number), ())
 
     def find_value(self, path: str) -> int | str | None:
-        """Where a value of this path is: the number of its box, that of its kernel or of the closed scope it is in; else, for what a kernel
-        takes in, the innermost open scope around it; `None` if there is none."""
+        """The number of the box that contains a value, else the innermost open scope around it, else `None`."""
         words = template(path).split("/")
         if (number := self._numbers.get(_find_box_key(words, self.opened))) is not None:
             return number
-        around = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
-        return next((scope for scope in around if scope in self.opened), None)
+        scopes = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
+        return next((scope for scope in scopes if scope in self.opened), None)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -96,8 +92,7 @@ class Collapsed:
 
 
 def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MOST_BOXES) -> Collapsed:
-    """At most `most` boxes: where there would be more, the cheapest of each scope are merged. `opened` are scopes; `None`:
-    `choose_open_scopes`."""
+    """Collapse a graph to at most `most` boxes; `opened` are the open scopes, by default `choose_open_scopes`."""
     open_scopes = frozenset(choose_open_scopes(graph) if opened is None else opened)
     paths = [_split_path(node) for node in graph.nodes]
     keys = [_find_box_key(words, open_scopes) for words in paths]
@@ -107,16 +102,15 @@ def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MO
             members.setdefault(key, []).append(number)
     shown = [_make_box(key, graph, paths, numbers, open_scopes) for key, numbers in members.items()]
     shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # inputs come first
-    found = Collapsed(graph, tuple(shown), _list_open_scopes(box.scope for box in shown))
+    collapsed = Collapsed(graph, tuple(shown), _list_open_scopes(box.scope for box in shown))
     if len(shown) > most:
-        found = Collapsed(graph, _merge_cheapest(found, most), found.opened)
-    box_of = {member: place for place, box in enumerate(found.boxes) for member in box.members}
-    return Collapsed(graph, found.boxes, found.opened, _arrows(graph, box_of), _sends(graph, box_of))
+        collapsed = Collapsed(graph, _merge_cheapest(collapsed, most), collapsed.opened)
+    box_of = {member: place for place, box in enumerate(collapsed.boxes) for member in box.members}
+    return Collapsed(graph, collapsed.boxes, collapsed.opened, _arrows(graph, box_of), _sends(graph, box_of))
 
 
 def choose_open_scopes(graph: Graph, most: int = _MOST_OPEN_AT_FIRST) -> frozenset[str]:
-    """The scopes to open at first: outer ones before inner ones, those that hold at least two scopes, while the number of boxes stays
-    readable."""
+    """The scopes to open initially: those with at least two inner scopes, outer ones first, up to `most` boxes."""
     paths = dict.fromkeys(_split_path(node) for node in graph.nodes if not _is_counter(node))
     inner: dict[str, set[str]] = {}
     for words in paths:
@@ -138,7 +132,6 @@ def scopes_of(graph: Graph) -> frozenset[str]:
 
 
 def _is_counter(node: GraphNode) -> bool:
-    """Whether it is a counter of loop turns or steps, which is of no interest."""
     return not node.shape and not node.is_input and not node.dtype.startswith(("float", "bfloat", "complex"))
 
 
@@ -147,7 +140,7 @@ def _split_path(node: GraphNode) -> tuple[str, ...]:
 
 
 def _find_box_key(words: Sequence[str], opened: Collection[str]) -> str:
-    """The box that stands for a path: the outermost scope that is closed, or the path."""
+    """The outermost closed scope of a path, else the path itself."""
     for depth in range(1, len(words)):
         if (scope := "/".join(words[:depth])) not in opened:
             return scope
@@ -165,16 +158,14 @@ def _make_box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members:
 
 
 def _list_open_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
-    """Open scopes that hold a box, and those around them; outer ones first."""
-    found: dict[str, None] = {}
+    opened: dict[str, None] = {}
     for scope in scopes:
         words = scope.split("/") if scope else []
-        found.update(dict.fromkeys("/".join(words[:depth]) for depth in range(1, len(words) + 1)))
-    return tuple(sorted(found, key=lambda each: each.count("/")))
+        opened.update(dict.fromkeys("/".join(words[:depth]) for depth in range(1, len(words) + 1)))
+    return tuple(sorted(opened, key=lambda scope: scope.count("/")))
 
 
 def _merge_cheapest(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
-    """The most expensive boxes, and one for the rest of each scope."""
     ranked = sorted(range(len(shown.boxes)), key=lambda place: -shown.costs[place])
     separate = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
     rest: dict[str, list[DrawnNode]] = {}
@@ -186,50 +177,50 @@ def _merge_cheapest(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
         if place in separate:
             merged.append(box)
         elif boxes := rest.pop(box.scope, None):
-            members = tuple(member for each in boxes for member in each.members)
+            members = tuple(member for merged_box in boxes for member in merged_box.members)
             key = f"{box.scope}/…" if box.scope else "…"
             merged.append(DrawnNode(key, f"{len(boxes)} smaller", box.scope, members, rest=len(boxes)))
     return tuple(merged)
 
 
 def _arrows(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], int]:
-    """Arrows between boxes; for each the node that makes the largest value."""
-    found: dict[tuple[int, int], int] = {}
+    """The arrows between boxes, each with the node that produces its largest value."""
+    arrows: dict[tuple[int, int], int] = {}
     for maker, reader in graph.edges:
         if maker not in box_of or reader not in box_of:
             continue
         ends = box_of[maker], box_of[reader]
-        if ends[0] != ends[1] and (ends not in found or _size(graph.nodes[found[ends]]) < _size(graph.nodes[maker])):
-            found[ends] = maker
-    return found
+        if ends[0] != ends[1] and (ends not in arrows or _size(graph.nodes[arrows[ends]]) < _size(graph.nodes[maker])):
+            arrows[ends] = maker
+    return arrows
 
 
 def _is_implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
-    """Whether a path of at least two arrows, all of them forward, leads from one box to the other."""
-    pending = [each for each in ahead.get(maker, ()) if each < reader]
+    """Whether a path of at least two forward arrows connects the boxes."""
+    pending = [successor for successor in ahead.get(maker, ()) if successor < reader]
     seen = set(pending)
     while pending:
-        for each in ahead.get(pending.pop(), ()):
-            if each == reader:
+        for successor in ahead.get(pending.pop(), ()):
+            if successor == reader:
                 return True
-            if each < reader and each not in seen:
-                seen.add(each)
-                pending.append(each)
+            if successor < reader and successor not in seen:
+                seen.add(successor)
+                pending.append(successor)
     return False
 
 
 def _size(node: GraphNode) -> int:
     size = 1
-    for each in node.shape:
-        size *= each
+    for length in node.shape:
+        size *= length
     return size
 
 
 def _sends(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], tuple[GraphSend, ...]]:
-    """Collectives by the boxes of maker and reader; one that comes from an argument, or goes to a result, is within its only box."""
-    found: dict[tuple[int, int], list[GraphSend]] = {}
+    """Collectives by the boxes of producer and consumer; with only one end in a box, they count as within it."""
+    sends_by_ends: dict[tuple[int, int], list[GraphSend]] = {}
     for send in graph.sends:
-        ends = [box_of[each] for each in (send.maker, send.reader) if each in box_of]
+        ends = [box_of[node] for node in (send.maker, send.reader) if node in box_of]
         if ends:
-            found.setdefault((ends[0], ends[-1]), []).append(send)
-    return {ends: tuple(sends) for ends, sends in found.items()}
+            sends_by_ends.setdefault((ends[0], ends[-1]), []).append(send)
+    return {ends: tuple(sends) for ends, sends in sends_by_ends.items()}

@@ -1,7 +1,7 @@
-"""A drawing before it is SVG or Bokeh: rectangles, areas, lines, dots and text, in pixels from the left top corner.
+"""Marks of a drawing (rectangles, areas, lines, dots, text), in pixels from the top left corner.
 
-A mark may carry data for interaction: `title` is its tooltip, `subject` is the path of the argument, value or collective it stands for (the
-same in every view), `opens` what a click on it opens.
+A mark may carry data for interaction: `title` is its tooltip, `subject` the path of its argument, value or collective
+(the same in every view), and `opens` the key that a click opens.
 """
 
 import textwrap
@@ -12,15 +12,15 @@ from typing import Literal
 from workbench.visualize.draw.palette import TEXT
 
 FONT = 11  # pixels
-_LINE = 15  # pixels of a line of a title
-_LEAST_TITLE = 640  # pixels that a line of a title may take, however narrow the picture is
-_BESIDE_TITLE = 40  # pixels beside a title, where the page has a button
-_WIDTH = 0.61  # of a character, in font sizes; DejaVu Sans Mono's 0.602 is the widest of our monospace fonts
+_LINE = 15  # pixels, line height of a title
+_LEAST_TITLE = 640  # pixels, minimum width for a title, even over a narrower picture
+_BESIDE_TITLE = 40  # pixels, room for the button of the page
+_WIDTH = 0.61  # character width in font sizes; DejaVu Sans Mono's 0.602 is the widest of our monospace fonts
 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """`hatched` lines are drawn over the fill; `round` is the radius of its corners."""
+    """A rectangle; `hatched` draws lines over the fill, `round` is the corner radius."""
 
     x: float
     y: float
@@ -38,7 +38,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text whose base line is at `y` and whose `anchor` is at `x`."""
+    """Text with its baseline at `y` and its `anchor` at `x`."""
 
     x: float
     y: float
@@ -72,7 +72,7 @@ class Polyline:
 
 @dataclass(frozen=True, slots=True)
 class Disc:
-    """A disc around x, y."""
+    """A disc around (x, y)."""
 
     x: float
     y: float
@@ -114,7 +114,6 @@ class Drawing:
 
     @property
     def reacts(self) -> bool:
-        """Whether a mark can be selected or opened."""
         return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Disc))
 
     @property
@@ -123,12 +122,12 @@ class Drawing:
 
 
 def text_width(text: str) -> float:
-    """The width of a text in pixels, or slightly more."""
+    """The width of a text in pixels, rounded up."""
     return _WIDTH * FONT * len(text)
 
 
 def legend_marks(entries: Iterable[tuple[str, str]], x: float, y: float) -> Iterator[Mark]:
-    """Colours and what they stand for, in a row."""
+    """A row of (colour, text) legend entries."""
     for colour, text in entries:
         yield Rectangle(x, y - 9, 9, 9, fill=colour)
         yield Label(x + 14, y, text)
@@ -136,33 +135,31 @@ def legend_marks(entries: Iterable[tuple[str, str]], x: float, y: float) -> Iter
 
 
 def fit_drawing(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
-    """A drawing just large enough for marks that begin at 0, 0; a title wider than all else becomes lines."""
+    """A drawing fitted to marks whose origin is (0, 0); a title wider than the marks is wrapped."""
     marks = _wrap_title(marks)
     corners = [_corner(mark) for mark in marks]
     return Drawing(round(max(x for x, _ in corners) + margin), round(max(y for _, y in corners) + margin), marks)
 
 
 def _wrap_title(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
-    """With the title, if the first mark is one, in lines no wider than what it stands over, and that moved down by as many. A page makes a
-    picture as small as fits its width, and a long title would make all of it too small to read."""
+    """Wrap a long title: a page scales a picture to its width, which would make all of it too small."""
     title, rest = marks[0], marks[1:]
     if not (rest and isinstance(title, Label) and title.bold and (title.x, title.y) == (0, 12)):
         return marks
-    room = max(_LEAST_TITLE, *(_corner(each)[0] for each in rest)) - _BESIDE_TITLE
+    room = max(_LEAST_TITLE, *(_corner(mark)[0] for mark in rest)) - _BESIDE_TITLE
     lines = textwrap.wrap(title.text, int(room / text_width("m")))
-    placed = (replace(title, y=title.y + _LINE * number, text=line) for number, line in enumerate(lines))
-    return (*placed, *(moved_down(each, _LINE * (len(lines) - 1)) for each in rest))
+    title_lines = (replace(title, y=title.y + _LINE * number, text=line) for number, line in enumerate(lines))
+    return (*title_lines, *(shift_down(mark, _LINE * (len(lines) - 1)) for mark in rest))
 
 
-def moved_down(mark: Mark, by: float) -> Mark:
-    """The mark moved down by this number of pixels."""
+def shift_down(mark: Mark, by: float) -> Mark:
+    """The mark, moved down by this number of pixels."""
     if isinstance(mark, Area | Polyline):
         return replace(mark, points=tuple((x, y + by) for x, y in mark.points))
     return replace(mark, y=mark.y + by)
 
 
 def _corner(mark: Mark) -> tuple[float, float]:
-    """The farthest point to the right and down."""
     if isinstance(mark, Rectangle):
         return mark.x + mark.width, mark.y + mark.height
     if isinstance(mark, Disc):

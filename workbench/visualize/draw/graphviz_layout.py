@@ -1,4 +1,4 @@
-"""Layout of a graph's boxes by Graphviz: the program `dot` where it is installed, else its WebAssembly build, which pip installs."""
+"""Graph layout by Graphviz: the installed `dot` program, else its WebAssembly build from pip."""
 
 import json
 import shutil
@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 Point = tuple[float, float]
-_MODULE_LOCK = threading.Lock()  # the module has only one memory
+_MODULE_LOCK = threading.Lock()  # the WebAssembly module has a single memory
 
 
 @dataclass(frozen=True, slots=True)
 class PixelRect:
-    """A rectangle by its left top corner and size, in pixels."""
+    """A rectangle by top left corner and size, in pixels."""
 
     x: float
     y: float
@@ -24,7 +24,7 @@ class PixelRect:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """Boxes by name, frames of open scopes by name, and a line for each arrow, from its tail to its head."""
+    """Boxes and open scopes by name, and a polyline (tail, head, points) for each arrow."""
 
     boxes: dict[str, PixelRect]
     scopes: dict[str, PixelRect]
@@ -36,10 +36,7 @@ class GraphLayout:
 def dot_text(
     sizes: Sequence[tuple[str, str, float, float]], scopes: Sequence[tuple[str, float]], arrows: Sequence[tuple[str, str, float]]
 ) -> str:
-    """DOT of boxes (name, open scope around it, width, height), open scopes (name, width of its heading) and arrows (from, to, weight).
-
-    An arrow without weight goes back, and does not force its head below its tail.
-    """
+    """DOT source of boxes, scopes (with heading widths) and arrows; weight 0 is a back edge, without rank constraint."""
     from graphviz import Digraph
 
     dot = Digraph(graph_attr={"rankdir": "TB", "nodesep": "0.16", "ranksep": "0.26", "splines": "spline", "newrank": "false"})
@@ -60,13 +57,13 @@ def dot_text(
 
 
 def _quote_name(name: str) -> str:
-    """graphviz reads `a:b` as node a at port b."""
+    """Replace colons: graphviz reads `a:b` as node a, port b."""
     return name.replace(":", "\uff1a")
 
 
 @lru_cache(maxsize=64)
-def lay_out_dot(dot: str) -> GraphLayout | None:
-    """The layout of a DOT text; `None` where there is no Graphviz in any form."""
+def layout_dot(dot: str) -> GraphLayout | None:
+    """The layout of DOT source; `None` if Graphviz is not available."""
     text = _run_program(dot) or _run_module(dot)
     return _parse_layout(json.loads(text)) if text else None
 
@@ -95,39 +92,38 @@ def _run_module(dot: str) -> str | None:
 
 
 def _parse_layout(drawn: dict[str, Any]) -> GraphLayout:
-    """One point of 1/72 inch becomes a pixel; y grows downwards."""
+    """Convert Graphviz JSON; a point (1/72 inch) becomes a pixel, and y points down."""
     _, _, width, height = map(float, drawn["bb"].split(","))
     boxes, scopes, names = {}, {}, {}
-    for each in drawn.get("objects", ()):
-        if "bb" in each:
-            left, low, right, high = map(float, each["bb"].split(","))
-            scopes[each["name"].removeprefix("cluster_")] = PixelRect(left, height - high, right - left, high - low)
-        elif "pos" in each:
-            x, y = map(float, each["pos"].split(","))
-            wide, tall = float(each["width"]) * 72, float(each["height"]) * 72
-            name = each["name"].replace("\uff1a", ":")
-            names[each["_gvid"]] = name
+    for item in drawn.get("objects", ()):
+        if "bb" in item:
+            left, low, right, high = map(float, item["bb"].split(","))
+            scopes[item["name"].removeprefix("cluster_")] = PixelRect(left, height - high, right - left, high - low)
+        elif "pos" in item:
+            x, y = map(float, item["pos"].split(","))
+            wide, tall = float(item["width"]) * 72, float(item["height"]) * 72
+            name = item["name"].replace("\uff1a", ":")
+            names[item["_gvid"]] = name
             boxes[name] = PixelRect(x - wide / 2, height - y - tall / 2, wide, tall)
     arrows = tuple(
-        (names[each["tail"]], names[each["head"]], _flatten_spline(each["pos"], height)) for each in drawn.get("edges", ()) if "pos" in each
+        (names[item["tail"]], names[item["head"]], _flatten_spline(item["pos"], height)) for item in drawn.get("edges", ()) if "pos" in item
     )
     return GraphLayout(boxes, scopes, arrows, width, height)
 
 
 def _flatten_spline(text: str, height: float, steps: int = 8) -> tuple[Point, ...]:
-    """A spline (four points per segment, one of them shared) as short straight lines."""
+    """A cubic spline as a polyline; adjacent segments share a point."""
     pairs = [tuple(map(float, word.split(",")[-2:])) for word in text.split()]
     points = [(x, height - y) for x, y in pairs]
-    found = [points[0]]
+    flattened = [points[0]]
     for start in range(0, len(points) - 3, 3):
         piece = points[start : start + 4]
-        straight = max(abs(_distance_to_line(piece[0], piece[3], each)) for each in piece[1:3]) < 0.6
-        found += [piece[3]] if straight else [_bezier(piece, step / steps) for step in range(1, steps + 1)]
-    return tuple(found)
+        straight = max(abs(_distance_to_line(piece[0], piece[3], control)) for control in piece[1:3]) < 0.6
+        flattened += [piece[3]] if straight else [_bezier(piece, step / steps) for step in range(1, steps + 1)]
+    return tuple(flattened)
 
 
 def _distance_to_line(start: Point, stop: Point, point: Point) -> float:
-    """How far a point lies from a line."""
     (a, b), (c, d), (x, y) = start, stop, point
     length = ((c - a) ** 2 + (d - b) ** 2) ** 0.5
     return ((c - a) * (b - y) - (a - x) * (d - b)) / (length or 1.0)

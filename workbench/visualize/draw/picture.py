@@ -1,4 +1,4 @@
-"""A picture and its text equivalent, in each format."""
+"""A picture and its text equivalent, in each output format."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -15,10 +15,9 @@ from workbench.visualize.draw.svg import svg_text
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A picture. In a notebook it shows as SVG, which stays in the file and needs no kernel, no script and no network; `print` shows
-    `text`, which begins with `about`: what it shows, in one line.
+    """A drawing and its text equivalent, computed on first use; a notebook shows static SVG.
 
-    Its drawing and its text are made once they are asked for: a board asks for few of them.
+    `about` is the first line of `text`, a summary of the picture.
     """
 
     about: str
@@ -27,12 +26,12 @@ class Picture:
 
     @classmethod
     def of(cls, drawing: Drawing, text: str) -> "Picture":
-        """One that is made already."""
+        """A picture from a finished drawing and text."""
         return cls(text.partition("\n")[0], lambda: drawing, lambda: text)
 
     @classmethod
     def of_title(cls, text: str) -> "Picture":
-        """The first line of a text, where there is nothing to draw under it."""
+        """A picture of the first line of `text` alone, for data with nothing to draw."""
         title = text.partition("\n")[0]
         return cls.of(fit_drawing((Label(0, 12, title, bold=True),)), text)
 
@@ -50,22 +49,20 @@ class Picture:
 
     @property
     def figure(self) -> Any:
-        """A new `bokeh.plotting.figure`: a Bokeh model may be in one document only."""
+        """A new `bokeh.plotting.figure`; a Bokeh model can be in one document only."""
         from workbench.visualize.draw.bokeh_figure import bokeh_figure
 
         return bokeh_figure(self.drawing)
 
     def png(self, ground: str | None = None) -> bytes:
-        """The picture as a PNG, twice its size, for sharp screens, on a `ground` as for `save`. Raises `WorkbenchError` where it cannot be
-        made here."""
+        """The picture as a PNG at twice its size. Raises `WorkbenchError` if it cannot be made."""
         return _png(self.svg, ground)
 
     def save(self, path: str | Path, ground: str | None = None) -> Path:
-        """Write the picture in the format of the name's suffix: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where
-        it is.
+        """Write the picture as `.svg`, `.png` (at twice its size) or `.txt`, by the suffix; returns the path.
 
-        `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending, and where
-        nothing can be written.
+        `ground` is the background colour of a PNG, transparent by default. Raises `WorkbenchError` for another suffix
+        or if the file cannot be written.
         """
         target = Path(path)
         match target.suffix.lower():
@@ -88,7 +85,7 @@ class Picture:
         return f"Picture({self.about!r})"
 
     def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
-        del include, exclude  # IPython filters by them itself
+        del include, exclude  # IPython applies the filters itself
         return {"image/svg+xml": self.svg, "text/plain": self.text}
 
 

@@ -1,4 +1,4 @@
-"""A drawing as SVG: attributes alone, no style sheet and no script, so that it shows wherever a notebook does."""
+"""Conversion of a drawing to SVG with attributes only, without style sheet or script, so that any notebook shows it."""
 
 from html import escape
 
@@ -13,12 +13,12 @@ _HATCH = (
 
 
 def svg_text(drawing: Drawing, about: str) -> str:
-    """One `<svg>` element; `about` is its text for screen readers. With selectable marks its role is a group, not an image."""
+    """One `<svg>` element; `about` is its label for screen readers, and its role is a group if marks are selectable."""
     size = f'width="{_number(drawing.width)}" height="{_number(drawing.height)}"'
     box = f'viewBox="-1 0 {_number(drawing.width)} {_number(drawing.height)}"'
     look = f'font-family="{_FONTS}" font-size="{FONT}" fill="{TEXT}"'
     role = "group" if drawing.reacts else "img"
-    hatch = _HATCH if any(each.hatched for each in drawing.rectangles) else ""
+    hatch = _HATCH if any(rectangle.hatched for rectangle in drawing.rectangles) else ""
     marks = "\n".join(_mark(mark) for mark in drawing.marks)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} role="{role}" aria-label="{escape(about)}" {look}>'
     return f"{head}{hatch}\n{marks}\n</svg>"

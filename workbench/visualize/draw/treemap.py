@@ -1,11 +1,11 @@
-"""A rectangle divided by size into rectangles as square as can be (Bruls, Huizing, van Wijk 2000: squarified treemaps). Numbers only."""
+"""Squarified treemaps (Bruls, Huizing, van Wijk 2000)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Tile(NamedTuple):
-    """A rectangle by its left top corner and size."""
+    """A rectangle by top left corner and size."""
 
     x: float
     y: float
@@ -14,7 +14,7 @@ class Tile(NamedTuple):
 
 
 def squarify(sizes: Sequence[float], whole: Tile) -> tuple[Tile, ...]:
-    """A tile for each size, in order; their areas are as the sizes, and together they fill the whole. Largest first looks best.
+    """A tile for each size, in order, which together fill `whole`; descending sizes look best.
 
     >>> squarify([2, 1, 1], Tile(0.0, 0.0, 4.0, 2.0))[1:]
     (Tile(x=2.0, y=0.0, width=2.0, height=1.0), Tile(x=2.0, y=1.0, width=2.0, height=1.0))
@@ -23,20 +23,19 @@ def squarify(sizes: Sequence[float], whole: Tile) -> tuple[Tile, ...]:
     if total <= 0:
         return tuple(Tile(whole.x, whole.y, 0.0, 0.0) for _ in sizes)
     areas = [size * whole.width * whole.height / total for size in sizes]
-    found: list[Tile] = []
+    placed: list[Tile] = []
     left, row = whole, list[float]()
     for area in areas:
         side = min(left.width, left.height)
         if row and _worst_ratio([*row, area], side) > _worst_ratio(row, side):
             tiles, left = _lay_row(row, left)
-            found += tiles
+            placed += tiles
             row = []
         row.append(area)
-    return (*found, *_lay_row(row, left)[0])
+    return (*placed, *_lay_row(row, left)[0])
 
 
 def _worst_ratio(row: Sequence[float], side: float) -> float:
-    """The greatest ratio of sides among tiles that share one side of the rectangle."""
     total, least, most = sum(row), min(row), max(row)
     if not least or not side:
         return float("inf")
@@ -44,7 +43,6 @@ def _worst_ratio(row: Sequence[float], side: float) -> float:
 
 
 def _lay_row(row: Sequence[float], left: Tile) -> tuple[list[Tile], Tile]:
-    """Tiles along the shorter side, and what is left of the rectangle."""
     total = sum(row)
     tiles = []
     if left.width >= left.height:

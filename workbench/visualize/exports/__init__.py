@@ -1,1 +1,1 @@
-"""A plan and its figures as files for others: a page to mail, a trace, the board's picture."""
+"""Exports of a plan and its figures as files: an HTML report, a trace, the board's picture."""

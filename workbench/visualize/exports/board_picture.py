@@ -1,4 +1,4 @@
-"""The board as a picture: the plan in a line, its key figures, and the dimensions on the mesh axes, as on the page."""
+"""The board as a picture: the plan, its key figures, and the dimensions on each mesh axis."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectang
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture
 
-_WIDE, _GAP, _LINE, _CHIP, _PAD, _EDGE = 760, 10, 16, 22, 10, 12  # pixels; `_EDGE` is free around it
+_WIDE, _GAP, _LINE, _CHIP, _PAD, _EDGE = 760, 10, 16, 22, 10, 12  # pixels; `_EDGE` is the margin
 
 
 class _Zone(NamedTuple):
-    """The dimensions on a mesh axis, or of no axis, with their sizes on one device."""
+    """The dimensions on a mesh axis, or unsharded ones, with their sizes on one device."""
 
     title: str
     colour: str
@@ -45,9 +45,9 @@ def _zones(plan: Plan) -> Iterator[_Zone]:
     whole = tuple(f"{dim} {sizes_text(sizes)}" for dim, sizes in plan.program.dims.items() if not plan.layout.rule(dim))
     yield _Zone("unsharded", NEUTRAL, whole)
     for axis, size in plan.mesh.axes:
-        here = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
+        dims = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
         title = f"{axis} × {size}" + (", the stages" if plan.pipeline and plan.pipeline.axis == axis else "")
-        yield _Zone(title, axis_colour(axis, plan.mesh), tuple(_split_chip(plan, dim) for dim in here))
+        yield _Zone(title, axis_colour(axis, plan.mesh), tuple(_split_chip(plan, dim) for dim in dims))
 
 
 def _split_chip(plan: Plan, dim: str) -> str:
@@ -86,7 +86,7 @@ def _drawing(report: Report, figures: list[tuple[str, str]], zones: list[_Zone])
 
 
 def _draw_zone(marks: list[Mark], zone: _Zone, top: float) -> float:
-    """A box with a title and its chips in rows, drawn behind them; returns where it ends."""
+    """Add a box with a title and chips; returns the y of its end."""
     left = float(_EDGE + _PAD)
     inside: list[Mark] = [Label(left, top + 18, zone.title, bold=True, colour=zone.colour)]
     x, y = left, top + 28
@@ -104,7 +104,6 @@ def _draw_zone(marks: list[Mark], zone: _Zone, top: float) -> float:
 
 
 def _wrap(text: str, width: float) -> Iterator[str]:
-    """The text in lines that fit, broken behind spaces."""
     line = ""
     for word in text.split(" "):
         if line and text_width(f"{line} {word}") > width:

@@ -1,13 +1,13 @@
-"""What a report is written as for others, as bytes of a file: from the page, a cell, the command line and code."""
+"""Export formats of a report, shared by the page, notebooks, the command line and the API."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from workbench.documents import dump_plan
+from workbench.documents.chrome_trace import chrome_trace
 from workbench.documents.durable_files import explain_write_errors, replace_file
-from workbench.documents.export.chrome_trace import chrome_trace
-from workbench.documents.export.export_formats import ALL_EXPORTS, Export
+from workbench.documents.export_formats import ALL_EXPORTS, Export
 from workbench.errors import DocumentError, unknown_name
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -16,7 +16,7 @@ from workbench.visualize.exports.report_page import report_page
 
 
 class FileExport(NamedTuple):
-    """One kind of file: `ending` is the end of its name, `media` its type; `write` may raise `WorkbenchError`."""
+    """An export format; `ending` is the file name suffix, `media` the MIME type; `write` may raise `WorkbenchError`."""
 
     key: str
     label: str
@@ -62,17 +62,17 @@ FILE_EXPORTS = (
 )
 
 PLAN_EXPORT = Export("plan", "Plan", "The plan document.", ".plan.json", dump_plan)
-"""Of the command line and code; a board saves and downloads its plan by itself."""
+"""For the command line and the API; the board saves and downloads its plan separately."""
 
 _FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS, PLAN_EXPORT)
 
 
 def export_file(report: Report, path: str | Path, form: str = "", measurement: Measurement | None = None) -> Path:
-    """Write a report, or its plan as code, in a form by its key or by the end of the name. Raises `WorkbenchError`."""
+    """Write a report or its plan in a format, by default that of the suffix; returns the path. Raises `WorkbenchError`."""
     target = Path(path)
     form = form or form_of(target)
     if not form:
-        endings = ", ".join(each.ending for each in FILE_EXPORTS)
+        endings = ", ".join(export.ending for export in FILE_EXPORTS)
         raise DocumentError(f"Unknown export `{target.name}`.", [f"use a name ending in {endings} or .py", "pass the format"])
     content = export_bytes(report, form, measurement)
     with explain_write_errors(target, DocumentError):
@@ -81,20 +81,20 @@ def export_file(report: Report, path: str | Path, form: str = "", measurement: M
 
 
 def export_bytes(report: Report, form: str, measurement: Measurement | None = None) -> bytes:
-    """What a file of this form holds: of `FILE_EXPORTS`, or code of `ALL_EXPORTS`. Raises `WorkbenchError`."""
-    found = find_export(form)
-    return found.write(report.plan).encode() if isinstance(found, Export) else found.write(report, measurement)
+    """The file content in a format of `FILE_EXPORTS` or `ALL_EXPORTS`. Raises `WorkbenchError`."""
+    export = find_export(form)
+    return export.write(report.plan).encode() if isinstance(export, Export) else export.write(report, measurement)
 
 
 def find_export(form: str) -> FileExport | Export:
-    """The form by its key. Raises `DocumentError` for one that does not exist."""
-    known = {each.key: each for each in _FORMS}
-    if form not in known:
-        raise DocumentError(*unknown_name("export", form, known))
-    return known[form]
+    """The export format with this key. Raises `DocumentError` if there is none."""
+    forms = {export.key: export for export in _FORMS}
+    if form not in forms:
+        raise DocumentError(*unknown_name("export", form, forms))
+    return forms[form]
 
 
 def form_of(path: Path) -> str:
-    """The form whose files have names that end so, the longest ending first: `gpt_specs.py` is no script. Empty if there is none."""
-    forms = sorted(_FORMS, key=lambda each: -len(each.ending))
-    return next((each.key for each in forms if path.name.lower().endswith(each.ending)), "")
+    """The format of a file name by its longest matching suffix, else empty: `gpt_specs.py` is not a script."""
+    forms = sorted(_FORMS, key=lambda export: -len(export.ending))
+    return next((candidate.key for candidate in forms if path.name.lower().endswith(candidate.ending)), "")

@@ -1,7 +1,7 @@
-"""A report as one HTML file to mail: figures, pictures, tables, notes, and the plan itself, to open again.
+"""A report as one self-contained HTML file: figures, pictures, tables, notes, and the plan document.
 
-It is self-contained: pictures are inline SVG, and its own policy forbids scripts and any request. It is light or dark as its reader's
-system is.
+Pictures are inline SVG, and the page's content security policy forbids scripts and requests. Light or dark follows the
+reader's system.
 """
 
 import base64
@@ -44,7 +44,7 @@ th{color:var(--quiet)}details{margin:6px 0}summary{cursor:pointer;color:var(--qu
 
 
 def report_page(report: Report, measurement: Measurement | None = None) -> str:
-    """The whole page; with what a run measured, if there was one."""
+    """The HTML page of a report, with measured results if given."""
     name = report.title
     sections = [
         ("The plan", _drawn(lambda: board_picture(report))),
@@ -70,7 +70,6 @@ def _about(report: Report, measurement: Measurement | None) -> str:
 
 
 def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple[str, str]]:
-    """Each picture that there is something to show in."""
     comparison = Comparison(report, None, measurement) if measurement else None
     trace, tasks = (measurement.trace, measurement.tasks) if measurement else (None, ())
     planned = _pipeline(report)
@@ -93,12 +92,11 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
 def _pipeline(report: Report) -> PipelineReport | None:
     try:
         return report.pipeline
-    except WorkbenchError:  # the report says why
+    except WorkbenchError:  # the report states the reason
         return None
 
 
 def _drawn(draw: Callable[[], Picture]) -> str:
-    """A picture with its text below it; one that cannot be drawn here says why."""
     try:
         picture = draw()
         svg = picture.svg
@@ -109,14 +107,13 @@ def _drawn(draw: Callable[[], Picture]) -> str:
 
 def _notes(notes: tuple[Diagnostic, ...]) -> str:
     rows = []
-    for each in notes:
-        mend = f" Suggested fix: {' · '.join(map(str, each.edits))}." if each.edits else ""
-        rows.append(f"<li><b>{escape(each.subject)}</b>: {escape(each.message)}{escape(mend)}</li>")
+    for note in notes:
+        mend = f" Suggested fix: {' · '.join(map(str, note.edits))}." if note.edits else ""
+        rows.append(f"<li><b>{escape(note.subject)}</b>: {escape(note.message)}{escape(mend)}</li>")
     return f"<ul>{''.join(rows)}</ul>" if rows else ""
 
 
 def _plan(report: Report) -> str:
-    """The plan in a line, and as the document that the workbench opens."""
     plan = report.plan
     line = f"<pre>{escape(str(plan))}</pre>"
     try:

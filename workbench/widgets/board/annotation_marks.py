@@ -1,4 +1,4 @@
-"""Annotations by hand that are not placements: small marks on chips, and tags on rows that one click removes."""
+"""Marks on chips and tags on rows for annotations other than placements; one click removes a tag."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ _PASSES = {"none": "stops here", "forward": "forward only", "backward": "backwar
 
 
 def marks_of(sharding: Sharding | None) -> tuple[tuple[Mark, ...], ...]:
-    """The marks of each dimension: `?` if propagation may split it further, `p1` for its user priority."""
+    """Marks of each dimension: `?` if propagation may shard it further, `p1` for its user priority."""
     if sharding is None or sharding.is_plain:
         return ()
     return tuple(_marks(sharding, place) for place in range(len(sharding.dims)))
 
 
 def _marks(sharding: Sharding, place: int) -> tuple[Mark, ...]:
-    found = []
+    marks = []
     if sharding.is_open(place):
         title = "open: propagation may shard it further" if sharding.dims[place] else "open: propagation decides"
-        found.append({"text": "?", "title": title})
+        marks.append({"text": "?", "title": title})
     if priority := sharding.priority(place):
-        found.append(priority_mark(priority))
-    return tuple(found)
+        marks.append(priority_mark(priority))
+    return tuple(marks)
 
 
 def priority_mark(priority: int) -> Mark:
@@ -37,7 +37,7 @@ def priority_mark(priority: int) -> Mark:
 
 
 def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
-    """The groups and barriers of an argument, or with a `source` line of a value."""
+    """Tags for the groups and barriers of an argument, or of a value if `source` names its line."""
     ties = [group_text(places) for places in layout.groups if is_at(places, path, source)]
     stops = [(place, allows) for place, allows in layout.barriers if is_at((place,), path, source)]
     return [
@@ -51,7 +51,7 @@ def _tag(label: str, title: str, gesture: Gesture) -> Tag:
 
 
 def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:
-    """Whether a group or barrier names an argument, or with a `source` line a value."""
+    """Whether a group or barrier names an argument, or a value if `source` names its line."""
     if source is None:
         return any(matches(place, path) for place in places if not place.startswith("@"))
     return any(selects(place[1:], path, source) for place in places if place.startswith("@"))

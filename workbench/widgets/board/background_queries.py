@@ -1,4 +1,4 @@
-"""Slow questions about a report, computed in a separate thread: the page stays responsive, and is notified of each answer."""
+"""Slow questions about a report, answered in a separate thread so that the page stays responsive."""
 
 import threading
 import time
@@ -12,15 +12,15 @@ from workbench.reports.report import Report
 
 T = TypeVar("T")
 
-PATIENCE = 0.15  # seconds that a caller waits before it says "being worked out": most programs need less
+PATIENCE = 0.15  # seconds that a caller waits before it shows a placeholder; most programs need less
 
-_TOGETHER = 0.4  # seconds
+_TOGETHER = 0.4  # seconds between two notifications
 
 
 class BackgroundQueries:
-    """Answers by name, for one report at a time: a question about another one drops the answers and pending questions of the last.
+    """Named answers for one report at a time; a question about another report drops the earlier ones.
 
-    `defer(work)` moves work from the thread to the host's event loop, where `changed()` is called for an answer that came late.
+    `defer(work)` moves work to the host's event loop, where `changed()` is called for each late answer.
     """
 
     def __init__(self, defer: Callable[[Callable[[], None]], None], changed: Callable[[], None]) -> None:
@@ -35,29 +35,30 @@ class BackgroundQueries:
         self._published = 0.0
 
     def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
-        """The result of `work`, or `None` while it is being computed; raises what it raised. It waits for a new question for a while."""
+        """Return the result of `work`, or `None` while it is being computed; re-raises its exception."""
         with self._lock:
             self._turn_to(report)
             if name not in self._answered:
                 self._answered[name] = threading.Event()
-                self._waiting.append((report, name, partial(copy_context().run, work)))  # with the colours of the board
+                self._waiting.append(
+                    (report, name, partial(copy_context().run, work))
+                )  # in the caller's context, which has the board's colours
                 if not self._busy:
                     self._busy = True
                     threading.Thread(target=self._work, daemon=True, name="aside").start()
             event, is_new = self._answered[name], name not in self._late
         if is_new:
-            event.wait(patience)  # only once: a repeated call meanwhile returns at once
+            event.wait(patience)  # only for the first call; later ones return at once
         with self._lock:
             if self._report is not report or name not in self._answers:
                 self._late.add(name)
                 return None
-            found = self._answers[name]
-        if isinstance(found, Exception):
-            raise found
-        return found
+            answer = self._answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def answers_of(self, report: Report) -> dict[str, Any]:
-        """All answers about a report so far."""
         with self._lock:
             return dict(self._answers) if self._report is report else {}
 
@@ -75,21 +76,20 @@ class BackgroundQueries:
                     return
                 report, name, work = self._waiting.popleft()
             try:
-                found: Any = work()
+                answer: Any = work()
             except Exception as error:  # noqa: BLE001 - whatever it raises goes to the caller
-                found = error
-            if self._keep(report, name, found):
+                answer = error
+            if self._keep(report, name, answer):
                 self._defer(self._changed)
 
     def _is_due(self) -> bool:
-        """Whether to notify: several answers are shown together, after the last of them, or some of them after a while."""
         if self._waiting and time.monotonic() - self._published < _TOGETHER:
             return False
         self._published = time.monotonic()
         return True
 
     def _keep(self, report: Report, name: str, found: Any) -> bool:
-        """Store an answer; whether a caller that left without it is to be notified now."""
+        """Store an answer, and return whether to notify a caller that left without it."""
         with self._lock:
             if self._report is not report:
                 return False
@@ -105,5 +105,5 @@ class BackgroundQueries:
 def compute_in_background(
     background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE
 ) -> T | None:
-    """The answer, computed in the background, or at once where there are no background queries."""
+    """Return the answer from the background queries, or compute it at once if there are none."""
     return work() if background is None else background.ask(report, name, work, patience)

@@ -1,4 +1,4 @@
-"""A board over a session: answers gestures, and publishes state. It knows no notebook and no web page."""
+"""A board over a session: handles gestures and publishes state, independent of notebook and web page."""
 
 import logging
 import threading
@@ -22,14 +22,14 @@ from workbench.widgets.board.figure_changes import FigureHistory
 from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_of, other_drops
 from workbench.widgets.board.open_tab_part import table_part
 from workbench.widgets.board.plan_files_panel import Files
-from workbench.widgets.board.precompute_drops import DropPreviews, foresee
+from workbench.widgets.board.precompute_drops import DropPreviews, expect
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Answers, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
-from workbench.widgets.gestures.gesture_codec import asked_hardware, read_gesture, zone_of
+from workbench.widgets.gestures.gesture_codec import read_gesture, requested_hardware, zone_of
 from workbench.widgets.gestures.setup_gestures import DecideGesture, MendGesture, TryEditsGesture
 from workbench.widgets.gestures.start_gestures import MODEL
 from workbench.widgets.gestures.tensor_gestures import PreviewGesture, TakeGesture
@@ -53,10 +53,11 @@ _log = logging.getLogger(__name__)
 
 
 class Board:
-    """One view on one session.
+    """One view of one session.
 
-    `publish(part, state)` shows a part; `defer(work)` moves work from the runner's thread to the host's own event loop. A gesture is
-    answered with a new `board` state that names it; a refused edit is part of that state and changes nothing else.
+    `publish(part, state)` shows a part; `defer(work)` moves work from the runner's thread to the host's event loop.
+    Each gesture is answered with a new `board` state that identifies it; a refused edit is part of that state and
+    changes nothing else.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._offered: tuple[Edit, ...] = ()
         self._lock, self._defer = threading.RLock(), defer
-        self._previews = DropPreviews(session, lambda: self._figures.earlier, self._later, lambda: self._show("board"))
+        self._previews = DropPreviews(session, lambda: self._figures.earlier, self._later, self._show_previews)
         self._jobs = Jobs(runner, self._later, self._working)
         self._calibration = Calibration(session, runner, self._later, self._follow_calibration)
         self._start = StartPanel(session, self._host, self._calibration, self._later, lambda: self._show("board"))
@@ -85,63 +86,64 @@ class Board:
         self._is_settler_shared = False
         self._passed_on: RunProgress | None = None
         self._resting: RestingCompiler | None = None
-        self._free_at = 0.0  # when the last drag ended, as far as is known
+        self._free_at = 0.0  # when the last drag ended, as far as known
         self._handlers = self._make_handlers()
         self._know()
         self._seen = session.report
         self._stop_listening = session.listen(self._follow_session)
         self._show("board", "table", "live")
+        if self._host.lesson:
+            self._host.lesson.begin(lambda: self._later(lambda: self._show("board")))
 
     @property
     def measurement(self) -> Measurement | None:
-        """The measurement of the last finished run."""
         ran = self._jobs.live.ran
         return ran[0].measurement if ran else None
 
     def _measured(self, plan: Plan) -> Measurement | None:
-        """What a run of this plan measured."""
         ran = self._jobs.live.of(plan)
         return ran.measurement if ran else None
 
     @property
     def compiled(self) -> Compiled | None:
         """The result of the last finished compilation."""
-        found = self._jobs.compiling.found
-        return found[0].compiled if found else None
+        finished = self._jobs.compiling.found
+        return finished[0].compiled if finished else None
 
     @property
     def selected(self) -> str:
-        """The path of the argument, value or collective that every view marks; empty for none."""
+        """Path of the argument, value or collective that every view marks; empty for none."""
         return self._sight.selected
 
     def answer(self, message: Message) -> None:
-        """Answer a gesture: do it, or say why not."""
+        """Handle a gesture and publish the answer, which gives the reason if the gesture is refused."""
         with self._lock:
             is_held = message.get("ahead") or message.get("verb") == TakeGesture.verb
             self._free_at = time.monotonic() + IN_HAND if is_held else 0.0
             if message.get("ahead"):
-                if not self._previews.hurry(message):
-                    foresee(message, self.session, self._jobs, self._find)
+                expect(message, self.session, self._jobs, self._find, self._previews)
             elif self._answers.begin(message):
                 self._do(message)
             else:
                 self._show("board", "table", "live")
 
+    def _show_previews(self) -> None:
+        self._publisher.amend("board", previews=self._previews.state())
+
     def _do(self, message: Message) -> None:
         self._offered = self._refusal.edits if self._refusal else ()
         self._refusal, self._taken, self._sight.trial, self._publisher.answering = None, None, None, True
-        if message.get("verb") != PreviewGesture.verb:
-            self._previews.forget()
+        self._previews.forget()
         self._files.forget()
         try:
             gesture = read_gesture(message)
             self._handlers[type(gesture)](gesture)
         except WorkbenchError as error:
-            self._refusal = Refusal(error, zone_of(message), asked_hardware(message), other_drops(message, self.session.plan))
+            self._refusal = Refusal(error, zone_of(message), requested_hardware(message), other_drops(message, self.session.plan))
         except Exception as error:  # noqa: BLE001 - the page must answer, whatever failed
             _log.exception("The gesture %r failed", dict(message))
             failure = WorkbenchError(f"The workbench itself failed: {describe_error(error)}")
-            self._refusal = Refusal(failure, zone_of(message), asked_hardware(message))
+            self._refusal = Refusal(failure, zone_of(message), requested_hardware(message))
         except KeyboardInterrupt:  # even on an interrupt of the kernel the waiting page must get an answer
             self._refusal = Refusal(WorkbenchError("Interrupted before it finished."), zone_of(message))
             raise
@@ -151,12 +153,13 @@ class Board:
             self._later(self._publisher.show_owed)
 
     def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
-        """Begin to replace the planned figures of each plan by the answers of XLA's partitioner; may be called again.
+        """Start replacing planned figures by those of XLA's partitioner; may be called again.
 
-        `defer(work)` moves work to the host's event loop, after what runs there; `is_idle()` says whether no gesture waits there.
+        `defer(work)` moves work to the end of the host's event loop; `is_idle()` tells whether no gesture is queued
+        there.
         """
         if self._settler is None:
-            self._find.use_partitioner(partitioner)
+            self._find.finder.compilers.partitioner = partitioner
             self._calibration.use_kept()
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
             self._settler = Settler(
@@ -165,17 +168,15 @@ class Board:
             self._show("board")
 
     def begin_compiling(self, defer: Defer) -> None:
-        """Begin to compile each plan that stays for a moment for its hardware while the machine is idle (`RestingCompiler`); may be called
-        again. `defer(work)` as in `begin_settling`."""
+        """Start compiling plans left unchanged for a moment while the machine is idle; may be called again."""
         if self._resting is None:
             self._resting = RestingCompiler(self.session, self._jobs, defer=self._locking(defer))
             self._show("live")
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
-        """As `begin_settling`, where several boards show one session and have one `settler`: whoever made it calls `show_settling` when it
-        changes, and closes it."""
+        """Use a `settler` shared by the session's boards, whose owner calls `show_settling` and closes it."""
         self._settler, self._is_settler_shared = settler, True
-        self._find.use_partitioner(partitioner)
+        self._find.finder.compilers.partitioner = partitioner
         self._calibration.use_kept()
         self._show("board")
 
@@ -185,16 +186,14 @@ class Board:
             self._jobs.show_finished(run)
 
     def show_settling(self) -> None:
-        """Show how settled the figures are now."""
         with self._lock:
             self._show("board")
 
     def view(self) -> tuple[str, str]:
-        """What is before the person's eyes: the name of the open tab, and the path of what is selected."""
+        """Return the key of the open tab and the path of the selection."""
         return self._sight.tab, self._sight.selected
 
     def close(self) -> None:
-        """Stop listening, runs and compilations: nobody watches any more."""
         self._stop_listening()
         self._exercise.close()
         if self._settler and not self._is_settler_shared:
@@ -203,13 +202,12 @@ class Board:
             self._resting.close()
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
-        self._find.close()
+        self._find.finder.close()
         self._calibration.cancel()
         self._start.close()
         self._strip.close()
 
     def state(self) -> dict[str, Any]:
-        """The present `board` state."""
         shown = board_state(
             self.session,
             now=self._figures.now,
@@ -220,7 +218,8 @@ class Board:
             opened=self._sight.opened,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
-            found=self._find.badge if self._host.searches else None,
+            found=self._find.finder.badge if self._host.searches else None,
+            needed=self._host.exercise.sections if self._host.exercise else (),
             remedies=None if self._exercise.is_asking else self._remedies,
             shared=self._shared,
         )
@@ -234,12 +233,12 @@ class Board:
         return {**shown, "selected": self.selected, "taken": self._taken, "previews": self._previews.state(), **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
-        """The parts beside the plan: its history, files, and an exercise."""
         beside = {"history": self._history.state(), "files": self._files.state(), "exercise": self._exercise.state()}
-        return {**beside, "start": self._start.state(), "model": self._strip.state()}
+        lesson = self._host.lesson
+        text = {"lesson": lesson.state(), "lesson_blocks": lesson.blocks} if lesson else {}
+        return {**beside, **text, "start": self._start.state(), "model": self._strip.state()}
 
     def _make_handlers(self) -> Handlers:
-        """The table of gestures: the board's handler for each."""
         return {
             **dict.fromkeys(EDITS, self._edit),
             **self._history.handlers(),
@@ -254,7 +253,7 @@ class Board:
                     **self._sight.handlers(),
                     **self._recipes.handlers(),
                     **self._find.handlers(),
-                    **dict([on(TryEditsGesture, self._try_edits)]),
+                    **dict([on(TryEditsGesture, lambda gesture: try_edits(gesture.key, self.session.report.prediction, self._background))]),
                 }
             ),
             **dict(
@@ -269,15 +268,13 @@ class Board:
                     on(PreviewGesture, self._previews.begin),
                     on(MendGesture, self._mend),
                     on(CompileAtRestGesture, self._compile_at_rest),
-                    on(DismissGesture, lambda _: None),  # only an answer is wanted
+                    on(DismissGesture, lambda _: None),  # needs only an answer
                     on(RefreshGesture, lambda _: None),
                 ]
             ),
         }
 
     def _before_tables(self, handlers: Handlers) -> Handlers:
-        """Handlers after each of which the tables are published."""
-
         def with_tables(handler: Handler) -> Handler:
             def handle(gesture: Gesture) -> None:
                 handler(gesture)
@@ -291,12 +288,12 @@ class Board:
         self._apply(edit_of(gesture, self.session.plan, self.session.report))
 
     def _mend(self, gesture: MendGesture) -> None:
-        """An edit that the last refusal offered, or that a note of the report suggests."""
+        """Apply an edit that the last refusal offered, or that a note of the report suggests."""
         offered = next((edit for edit in self._offered if str(edit) == gesture.edit), None)
         self._apply(offered or edit_of(gesture, self.session.plan, self.session.report))
 
     def _apply(self, edit: Edit) -> None:
-        """Apply an edit; one that changes nothing leaves no trace in the history."""
+        """Apply an edit, except one that changes nothing: it leaves no trace in the history."""
         if not changes_nothing(edit, self.session.plan):
             self.session.apply(edit)
 
@@ -305,11 +302,10 @@ class Board:
         self._show("board")
 
     def _refuse_size(self, error: WorkbenchError) -> None:
-        """Why the model cannot have another size, which was found in a thread."""
         self._refusal = Refusal(error, MODEL)
 
     def offer_recent(self, boards: Sequence[Mapping[str, str]]) -> bool:
-        """Show former boards in the start panel; whether it is open."""
+        """Show former boards in the start panel, and return whether it is open."""
         self._start.recent = boards
         if self._start.is_open:
             self._show("board")
@@ -317,9 +313,6 @@ class Board:
 
     def _take(self, gesture: TakeGesture) -> None:
         self._taken = drag_options(gesture, self.session.plan, self.session.report)
-
-    def _try_edits(self, gesture: TryEditsGesture) -> None:
-        try_edits(gesture.key, self.session.report.prediction, self._background)
 
     def _compile_at_rest(self, gesture: CompileAtRestGesture) -> None:
         if self._resting is not None:
@@ -330,7 +323,6 @@ class Board:
         self._locking(self._defer)(work)
 
     def _locking(self, defer: Defer) -> Defer:
-        """`defer` for work that is done with the board's lock held."""
         return lambda work: defer(lambda: self._do_locked(work))
 
     def _do_locked(self, work: Callable[[], None]) -> None:
@@ -338,7 +330,6 @@ class Board:
             work()
 
     def _working(self, ended: Ended) -> None:
-        """Publish news of the run or the compilation."""
         live = self._jobs.live
         if ended == "compilation":
             self._settle_compiled()
@@ -353,18 +344,17 @@ class Board:
 
     def _settle_compiled(self) -> None:
         """Use the compiler's memory and kernel times for the present plan from now on."""
-        if (found := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
-            self.session.use_compiled(self.session.node.number, found.compiled)
+        if (finished := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
+            self.session.use_compiled(self.session.node.number, finished.compiled)
 
     def _know(self) -> None:
-        """Compare the present report with what was compiled and measured."""
         self._figures.learn(self.session.node.number, self.session.report, self._jobs)
 
     def _follow_session(self, plan: Plan, report: Report) -> None:
         with self._lock:
             if is_settled(self._seen, report):
                 self._show_settled(report)
-            elif report is not self._seen:  # else a plan of the history was only named or pinned
+            elif report is not self._seen:  # otherwise a plan was only named or pinned
                 is_same_program = report.plan.program.dims.keys() == self._seen.plan.program.dims.keys()
                 self._seen = report
                 self._figures.begin() if is_same_program else self._figures.forget()
@@ -377,7 +367,7 @@ class Board:
                 self._show("board")
 
     def _show_settled(self, report: Report) -> None:
-        """Show the same plan with figures of another tier: the tables are published too, if anything in them changed."""
+        """Show the same plan with figures of another tier; the tables are published only if they changed."""
         changed, self._seen = changes_figures(self._seen, report), report
         self._know()
         if changed or self._sight.tab == "communication":
@@ -389,14 +379,14 @@ class Board:
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
     def whole_table(self) -> dict[str, Any]:
-        """The present `table` state with every picture in all its forms, for where none can be asked for."""
+        """Return the `table` state with every picture in all its forms, for a host that cannot request them later."""
         with self._lock:
             return self._table(lambda _name: True)
 
     def _table(self, is_asked: Callable[[str], bool] | None = None) -> dict[str, Any]:
         colours = axis_colours(self.session)
         about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
-        asked, remedies = is_asked or self._sight.is_asked, not self._exercise.is_asking
-        shown = table_part(self.session.report, self._sight, *about, asked, self._shared, colours, remedies=remedies)
+        is_requested, remedies = is_asked or self._sight.is_asked, not self._exercise.is_asking
+        shown = table_part(self.session.report, self._sight, *about, is_requested, self._shared, colours, remedies=remedies)
         recipes = self._recipes.state(colours)
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

@@ -1,10 +1,11 @@
-"""The board's state as one JSON value: pure functions of a session. The front end draws it and decides nothing.
+"""The board's state as JSON, computed by pure functions of a session. The front end draws it and decides nothing.
 
-A chip stands for one dimension on one mesh axis; a dimension split over several axes has a chip in each of their zones, numbered major to
-minor. Each chip carries the zones it may not be dropped on, with the reason, so that the page can show it at once.
+A chip stands for one dimension on one mesh axis; a dimension sharded over several axes has a chip in each of their
+zones, numbered major to minor. Each chip lists the zones that refuse it, with the reason, so that the page can show it
+at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -23,29 +24,29 @@ from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.chip_menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.drop_legality import NO_EFFECT, brief_reason, illegal_drops, one_of_each_kind, rule_without_effect
+from workbench.widgets.board.drop_legality import NO_EFFECT, brief_reason, distinct_arguments, illegal_drops, rule_without_effect
 from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.board.tier_marks import Figure, settling_record
 from workbench.widgets.board.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
-from workbench.widgets.tabs.board_tabs import SECTIONS, VIEWS, section_of
+from workbench.widgets.tabs.board_tabs import ALWAYS_SHOWN, SECTIONS, VIEWS, Section, section_of
 from workbench.widgets.tabs.table_blocks import axis_colours
 
 _PATIENCE = 0.02  # seconds that an alarm waits for its suggested fixes
 ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut", NO_EFFECT)
-"""Kinds of diagnostics that are shown over the board, not only among the notes."""
+"""Kinds of diagnostics that are shown over the board as well as among the notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An edit that was refused, and the zone where the pointer was."""
+    """A refused edit, and the zone where the pointer was."""
 
     error: WorkbenchError
     zone: str
-    asked: tuple[str, str] | None = None  # chip and shape, if it was about hardware: they stay in their fields
-    edits: tuple[Edit, ...] = ()  # that do what was wanted in another way
+    asked: tuple[str, str] | None = None  # chip and shape of a refused hardware choice, which stay in their fields
+    edits: tuple[Edit, ...] = ()  # alternatives with a similar effect
 
 
 def board_state(
@@ -60,16 +61,22 @@ def board_state(
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
     found: str | None = "",
+    needed: Collection[str] = (),
     remedies: BackgroundQueries | None = None,
     shared: SharedStates | None = None,
 ) -> dict[str, Any]:
-    """Key figures, zones and tabs of a session; JSON only, no infinities. `before` and `earlier` are figures as in `figure_states`;
-    `opened` is the section that was open last in each view; `found` is the badge of the search, `None` where it is not offered; `remedies`
-    is where it is found what would fix an alarm, if that is shown; `shared` is what other boards of the session have made."""
+    """Return key figures, zones and tabs of a session as JSON without infinities.
+
+    `before` and `earlier` are figures as in `figure_states`; `opened` maps each view to its last open section; `found`
+    is the badge of the search, `None` where search is not offered; `needed` are the sections to show besides the overview,
+    all if empty; `remedies` computes suggested fixes of alarms,
+    `None` to hide them; `shared` caches states across the boards of the session.
+    """
     plan, report, shared = session.plan, session.report, shared or SharedStates()
-    asked = refusal.asked if refusal else None
+    requested = refusal.asked if refusal else None
     settling = settling_record(settling_state, report)
     notes = (rule_without_effect(plan, session.undoable), *report.notes)
+    sections = [section for section in SECTIONS if _is_shown(section, needed) and (section.key != "find" or found is not None)]
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
@@ -79,7 +86,7 @@ def board_state(
         "undo": f"Undo {session.undoable}" if session.can_undo else None,
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "program": shared.get(plan, "program", lambda: traced_as_state(plan.program)),
-        "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
+        "hardware": shared.get(plan, ("hardware", requested), lambda: hardware_state(plan, requested)),
         "figures": figure_states(figures(report) if now is None else now, before, earlier, is_settling=settling["settling"]),
         "standing": settling,
         "alarms": [_alarm(report, note, remedies) for note in notes if note is not None and note.kind in ALARM_KINDS],
@@ -87,7 +94,7 @@ def board_state(
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
-        "views": list(_views(tab, opened or {}, len(report.notes))),
+        "views": list(_views(sections, tab, opened or {}, len(report.notes))),
         "tabs": [
             {
                 "key": section.key,
@@ -97,18 +104,22 @@ def board_state(
                 "open": section.key == tab,
                 "opens": section.key,
             }
-            for section in SECTIONS
-            if section.key != "find" or found is not None
+            for section in sections
         ],
     }
 
 
-def _views(tab: str, opened: Mapping[str, str], warnings: int) -> Iterator[dict[str, Any]]:
-    """The views, each with the section that it `opens`: the one that was open last, else its first."""
+def _is_shown(section: Section, needed: Collection[str]) -> bool:
+    return not needed or section.key in needed or section.key in ALWAYS_SHOWN
+
+
+def _views(sections: Sequence[Section], tab: str, opened: Mapping[str, str], warnings: int) -> Iterator[dict[str, Any]]:
+    """Yield the views that have a section."""
+    firsts = {section.view: section.key for section in reversed(sections)}
     for key, label in VIEWS:
-        first = next(section.key for section in SECTIONS if section.view == key)
-        badge = count_text(warnings, "warning") if key == "overview" and warnings else ""
-        yield {"key": key, "label": label, "badge": badge, "open": section_of(tab).view == key, "opens": opened.get(key, first)}
+        if key in firsts:
+            badge = count_text(warnings, "warning") if key == "overview" and warnings else ""
+            yield {"key": key, "label": label, "badge": badge, "open": section_of(tab).view == key, "opens": opened.get(key, firsts[key])}
 
 
 def refusal_state(refusal: Refusal) -> dict[str, Any]:
@@ -121,7 +132,7 @@ def refusal_state(refusal: Refusal) -> dict[str, Any]:
 
 
 def device_count(plan: Plan) -> dict[str, str]:
-    """The devices of the mesh, compared with those of the hardware: `4 × 2 = 8 of 8 devices`."""
+    """Compare the number of devices of the mesh with that of the hardware: `4 × 2 = 8 of 8 devices`."""
     size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
     product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
     if not room:
@@ -135,8 +146,7 @@ def device_count(plan: Plan) -> dict[str, str]:
 
 
 def _zones(plan: Plan, colours: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """The unsharded zone, then one for each mesh axis."""
-    judge = one_of_each_kind(plan)
+    judge = distinct_arguments(plan)
     whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
     yield {
         "axis": "",
@@ -148,14 +158,14 @@ def _zones(plan: Plan, colours: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         "menu": [],
     }
     for axis, size in plan.mesh.axes:
-        held = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
+        sharded = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
         yield {
             "axis": axis,
             "title": axis,
             "colour": colours[axis],
             "size": str(size),
-            "hint": "" if held else "Drop a dimension here.",
-            "chips": [_chip(plan, judge, dim, axis) for dim in held],
+            "hint": "" if sharded else "Drop a dimension here.",
+            "chips": [_chip(plan, judge, dim, axis) for dim in sharded],
             "menu": axis_menu(plan.mesh.names, axis),
         }
 
@@ -185,7 +195,7 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
 
 
 def _alarm(report: Report, note: Diagnostic, remedies: BackgroundQueries | None) -> dict[str, Any]:
-    """What would fix it comes later where that takes long to find."""
+    """Build an alarm; suggested fixes that take long to find are added later."""
     key = f"{note.kind} {note.subject} {note.message}"
     edits = remedies.ask(report, key, lambda: note.edits, patience=_PATIENCE) if remedies else None
     return {
@@ -201,7 +211,7 @@ def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -
         return "stale" if comparison_state.stale else str(len(comparison_state.comparison.differences) or "")
     counts = {
         "tensors": len(report.arguments),
-        "communication": len(report.most(lambda each: each.memory.peak).collectives),
+        "communication": len(report.most(lambda stage: stage.memory.peak).collectives),
         "notes": len(report.notes),
     }
     return str(counts[tab]) if counts.get(tab) else ""

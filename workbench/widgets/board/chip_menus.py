@@ -1,4 +1,4 @@
-"""The menus of a chip and of an axis. Each item is its own gesture, so that the front end needs no verbs of its own."""
+"""Menus of chips and axes. Each item carries its own gesture, so that the front end needs no verbs of its own."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 def dim_menu(
     mesh: tuple[str, ...], dim: str, source: str, axes: tuple[str, ...], why_not: Callable[[tuple[str, ...]], str | None]
 ) -> list[dict[str, Any]]:
-    """Move, split further, reorder, free, rename; `why_not` checks the axes an item would give the dimension."""
+    """Menu items of a dimension: move, split, reorder, free, rename; `why_not` checks the resulting axes."""
     items = []
     for add in (False, True) if axes else (False,):
         for target in (name for name in mesh if name not in axes):
@@ -28,7 +28,7 @@ def dim_menu(
 
 
 def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
-    """Rename, move among the axes (which devices are neighbours), remove."""
+    """Menu items that rename a mesh axis, reorder it (which decides the neighbouring devices) or remove it."""
     place = mesh.index(axis)
     items = [item("Rename…", RenameAxisGesture(axis, name=""), ask={"label": "New name", "value": axis, "verb": "Rename"})]
     if place > 0:
@@ -39,18 +39,16 @@ def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
 
 
 def spare_axis_name(mesh: tuple[str, ...]) -> str:
-    """A name to offer for a new axis."""
+    """Suggest a name for a new axis."""
     return next((name for name in _NAMES if name not in mesh), f"axis{len(mesh)}")
 
 
 def heading(label: str) -> dict[str, Any]:
-    """The heading of the items below it."""
     return {"heading": label}
 
 
 def item(label: str, gesture: Gesture, reason: str | None = None, ask: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A menu item. `reason`: why it would be refused; `ask`: a prompt for a text that the gesture takes as its `name`, with the `options`
-    offered, if any."""
+    """Build a menu item; `reason` explains a refusal, `ask` prompts for the gesture's `name`."""
     message = gesture.as_message()
     if ask:
         del message["name"]
@@ -58,10 +56,8 @@ def item(label: str, gesture: Gesture, reason: str | None = None, ask: Mapping[s
 
 
 def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) -> dict[str, Any]:
-    """A row of small options, one of which is checked, or any number of them."""
     return {"choices": label, "options": options, "many": many}
 
 
 def option(label: str, gesture: Gesture, reason: str | None = None, *, checked: bool) -> dict[str, Any]:
-    """One of several options; it applies now if it is `checked`."""
     return {"label": label, "gesture": gesture.as_message(), "reason": reason, "checked": checked}

@@ -1,4 +1,4 @@
-"""The results of a compilation and a run, compared with the prediction of the plan that they were made for."""
+"""Compiled and measured results compared with the prediction of the plan they belong to."""
 
 from typing import NamedTuple
 
@@ -20,13 +20,10 @@ class ComparisonState(NamedTuple):
 def comparison_state(
     report: Report, compiling: CompileProgress, live: RunProgress, before: ComparisonState | None = None
 ) -> ComparisonState | None:
-    """The comparison of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
-
-    The comparison of `before` is reused where it is the same one, with what it has computed.
-    """
-    found, run = compiling.of(report.plan), _find_measurement(live, report.plan)
-    if found or run:
-        return _reuse_comparison(before, ComparisonState(Comparison(report.prediction, found and found.compiled, run)))
+    """Compare the present plan if it was compiled or run, else an earlier plan; `None` without results."""
+    compiled, run = compiling.of(report.plan), _find_measurement(live, report.plan)
+    if compiled or run:
+        return _reuse_comparison(before, ComparisonState(Comparison(report.prediction, compiled and compiled.compiled, run)))
     if compiling.found:
         old = compiling.found[0]
         return _reuse_comparison(
@@ -45,6 +42,5 @@ def _reuse_comparison(before: ComparisonState | None, new: ComparisonState) -> C
 
 
 def _find_measurement(live: RunProgress, plan: Plan) -> Measurement | None:
-    """The measurement of a plan's run, if it was on devices like the plan's."""
     ran = live.of(plan)
     return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None

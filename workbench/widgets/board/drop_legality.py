@@ -1,4 +1,4 @@
-"""The effect of a drop, and why a dimension may not go there: checked before the drop, in words short enough for a zone."""
+"""Effect and legality of a drop, checked before the drop and worded briefly enough for a zone."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,13 +14,13 @@ from workbench.plan.sharding_legality import brief_fault
 from workbench.reports.diagnostic import Diagnostic
 
 NO_EFFECT = "no effect"
-"""The kind of the notice that a rule has none."""
+"""Diagnostic kind for a rule that has no effect."""
 WHOLE = "*"
-"""The source zone of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
+"""Source zone of a table chip, which stands for the dimension with all its axes; a board chip stands for one axis."""
 
 
 def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) -> tuple[str, ...]:
-    """The axes of a dimension after its chip in zone `source` is dropped on zone `target` (`""` is unsharded).
+    """Return the axes of a dimension after its chip in zone `source` is dropped on zone `target` (`""` is unsharded).
 
     >>> dropped_axes(("data", "model"), "data", "pipe", add=False)  # moving takes the old axis's place
     ('pipe', 'model')
@@ -47,7 +47,7 @@ def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) 
 
 
 def illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The zones that refuse this chip: by moving, and by adding the axis to those it has."""
+    """Yield the zones that refuse this chip, with the reasons for moving it and for adding the axis."""
     axes = plan.layout.rule(dim)
     for target in ("", *plan.mesh.names):
         reasons = {
@@ -60,40 +60,39 @@ def illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator
 
 
 def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) -> str | None:
-    """Why `dim` may not be sharded over `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
-    if set(axes) <= set(plan.layout.rule(dim)):  # fewer parts, or the same in another order: it still divides
+    """Return why `dim` may not be sharded over `axes`, briefly (`2048 % 3 = 2`); `None` if it may."""
+    if set(axes) <= set(plan.layout.rule(dim)):  # fewer parts, or another order: still divides evenly
         return None
-    found = first_fault(judge, plan.mesh, plan.layout, dim, axes)
-    return brief_fault(found[1], found[0], dim) if found else None
+    fault = first_fault(judge, plan.mesh, plan.layout, dim, axes)
+    return brief_fault(fault[1], fault[0], dim) if fault else None
 
 
 def rule_without_effect(plan: Plan, edit: Edit | None) -> Diagnostic | None:
-    """That the rule which an edit states changes nothing, because overrides state the sharding of every argument with its dimension; with
-    the edit that removes them. `None` where the rule has an effect."""
+    """Warn that an edit's rule has no effect because overrides shard every tensor with its dimension."""
     if not isinstance(edit, ShardDim):
         return None
-    having = [tensor for tensor in plan.program.arguments if edit.dim in tensor.dims]
-    overriding = [_overriding(plan, tensor) for tensor in having]
+    tensors = [tensor for tensor in plan.program.arguments if edit.dim in tensor.dims]
+    overriding = [_overriding(plan, tensor) for tensor in tensors]
     patterns = dict.fromkeys(filter(None, overriding))
     if not patterns or None in overriding:
         return None
     removal = EditGroup(f"remove {count_text(len(patterns), 'override')}", tuple(Override(pattern, None) for pattern in patterns))
     message = (
-        f"`{edit}` changes nothing: overrides state the sharding of {'all ' * (len(having) > 1)}{count_text(len(having), 'tensor')} with "
+        f"`{edit}` changes nothing: overrides state the sharding of {'all ' * (len(tensors) > 1)}{count_text(len(tensors), 'tensor')} with "
         f"`{edit.dim}`: {', '.join(f'`{pattern}`' for pattern in list(patterns)[:3])}{' and others' * (len(patterns) > 3)}."
     )
     return Diagnostic(NO_EFFECT, f"no effect: {count_text(len(patterns), 'override')}", message, (removal,))
 
 
 def _overriding(plan: Plan, tensor: Tensor) -> str | None:
-    """The pattern of the override that states a tensor's sharding; `None` without one."""
-    given = plan.layout.override_of(tensor)
-    stated = (pattern for pattern, each in reversed(plan.layout.overrides) if each == given and matches(pattern, tensor.path))
+    """Return the pattern of the override that states a tensor's sharding; `None` without one."""
+    requested = plan.layout.override_of(tensor)
+    stated = (pattern for pattern, sharding in reversed(plan.layout.overrides) if sharding == requested and matches(pattern, tensor.path))
     return next(stated, None)
 
 
-def one_of_each_kind(plan: Plan) -> Program:
-    """The program with one argument of each kind, for checking drops: equal layers are checked once."""
+def distinct_arguments(plan: Plan) -> Program:
+    """Keep one argument of each kind, so that drops on equal layers are checked once."""
     kinds: dict[object, Tensor] = {}
     for tensor in plan.program.arguments:
         kinds.setdefault((tensor.dims, tensor.shape, plan.layout.override(tensor.path)), tensor)

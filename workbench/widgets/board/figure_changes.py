@@ -1,4 +1,4 @@
-"""What the last edit did to the key figures: differences of figures that one source computed, and whether their order is certain."""
+"""Changes of the key figures after an edit: differences of figures from one source, and whether their sign is certain."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from workbench.widgets.board.tier_marks import Figure, mark_of, settles
 from workbench.widgets.run.board_jobs import Jobs
 
 MOST_PLANS = 8
-"""Plans of the history whose figures are kept: after an undo the figures of an earlier tier are compared with those of the next edit."""
+"""Plans of the history whose figures are kept, so that figures of an earlier tier can be compared after an undo."""
 RECOMPUTING = {
     "text": "recomputing",
     "tone": "unsure",
@@ -29,19 +29,22 @@ INCOMPARABLE = {
 def figure_states(
     now: tuple[Figure, ...], before: Iterable[Figure] = (), earlier: Iterable[Figure] = (), *, is_settling: bool = False
 ) -> list[dict[str, Any]]:
-    """The figures as JSON, each with its change. `before` are those of the plan before, of every tier that was known, and `earlier` those
-    of this plan of lower tiers, the latest last; `is_settling` while figures of a higher tier are on their way."""
+    """Return the figures as JSON, each with its change.
+
+    `before`: figures of the previous plan, of every tier; `earlier`: lower-tier figures of this plan, the latest last;
+    `is_settling`: figures of a higher tier are being computed.
+    """
     old = {(figure.key, figure.source): figure for figure in before}
-    own = tuple(earlier)[::-1]
-    return [_state(figure, *_same_source(figure, own, old), is_settling=is_settling) for figure in now]
+    latest_first = tuple(earlier)[::-1]
+    return [_state(figure, *_same_source(figure, latest_first, old), is_settling=is_settling) for figure in now]
 
 
 def _same_source(figure: Figure, own: Iterable[Figure], old: dict[tuple[str, str], Figure]) -> tuple[Figure | None, Figure | None]:
-    """The figure of this plan and that of the plan before by one source, the present one if it has both; else an old one, or none."""
-    for mine in (figure, *(each for each in own if each.key == figure.key)):
-        if (found := old.get((mine.key, mine.source))) is not None:
-            return mine, found
-    return None, next((each for (key, _), each in old.items() if key == figure.key), None)
+    """Return figures of this and the previous plan by one source, else only an old figure."""
+    for mine in (figure, *(candidate for candidate in own if candidate.key == figure.key)):
+        if (previous := old.get((mine.key, mine.source))) is not None:
+            return mine, previous
+    return None, next((candidate for (key, _), candidate in old.items() if key == figure.key), None)
 
 
 def _state(figure: Figure, mine: Figure | None, before: Figure | None, *, is_settling: bool) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def _state(figure: Figure, mine: Figure | None, before: Figure | None, *, is_set
         "range": figure.range,
         "tiers": list(figure.tiers),
         "delta": delta,
-        "counted": figure.key == "sent",  # it keeps its line also while nothing changed
+        "counted": figure.key == "sent",  # keeps its line even if nothing changed
         "changes": list(_changes(mine, before)) if mine is not None and before is not None else [],
     }
 
@@ -91,7 +94,6 @@ def _width(figure: Figure) -> float:
 
 
 def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
-    """`+2 all-gathers`: what the last edit added and removed."""
     for name in dict.fromkeys((*figure.counts, *before.counts)):
         change = figure.counts.get(name, 0) - before.counts.get(name, 0)
         if change:
@@ -100,7 +102,7 @@ def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
 
 
 class _Known(NamedTuple):
-    """What is known of one plan of the history on one hardware: its figures by key and source, the latest last."""
+    """Figures of one plan of the history on one hardware by key and source, the latest last."""
 
     number: int
     hardware: Hardware | None
@@ -108,8 +110,7 @@ class _Known(NamedTuple):
 
 
 class FigureHistory:
-    """The figures of the present plan and of the plan before, of every tier that was known of either. `comparison_state` compares the
-    present ones with what was compiled and measured."""
+    """The figures of the present and the previous plan, of every known tier."""
 
     def __init__(self) -> None:
         self.now: tuple[Figure, ...] = ()
@@ -118,36 +119,34 @@ class FigureHistory:
         self._before: dict[tuple[str, str], Figure] = {}
 
     def begin(self) -> None:
-        """Another plan: the present figures become those of the plan before."""
+        """Start another plan: the present figures become those of the previous plan."""
         self._before = dict(self._plans[-1].figures)
 
     def forget(self) -> None:
-        """Another program, whose figures are not compared with those of the last."""
+        """Start another program, whose figures are not comparable with the last."""
         self._before, self._plans = {}, []
 
     def learn(self, number: int, report: Report, jobs: Jobs) -> None:
-        """The figures of plan `number` of the history, compared with what was compiled and measured."""
+        """Record the figures of plan `number` of the history, compared with compiled and measured results."""
         live = jobs.live
         self.comparison_state = comparison_state(report, jobs.compiling, live, self.comparison_state)
-        ran, own = live.run_to_show(report.plan), live.of(report.plan)
-        self.now = figures(report, self.comparison_state, ran.measurement if ran else None, stale=own is None)
-        known = self._known(number, report.hardware)
+        ran, own_run = live.run_to_show(report.plan), live.of(report.plan)
+        self.now = figures(report, self.comparison_state, ran.measurement if ran else None, stale=own_run is None)
+        stored = self._known(number, report.hardware)
         for figure in self.now:
-            known.pop((figure.key, figure.source), None)  # the latest stands last
-            known[figure.key, figure.source] = figure
+            stored.pop((figure.key, figure.source), None)  # keep the latest last
+            stored[figure.key, figure.source] = figure
 
     @property
     def before(self) -> tuple[Figure, ...]:
-        """The figures of the plan before, of every tier."""
         return tuple(self._before.values())
 
     @property
     def earlier(self) -> tuple[Figure, ...]:
-        """The figures of the present plan, of every tier."""
         return tuple(self._plans[-1].figures.values()) if self._plans else ()
 
     def _known(self, number: int, hardware: Hardware | None) -> dict[tuple[str, str], Figure]:
-        found = next((each for each in self._plans if (each.number, each.hardware) == (number, hardware)), None)
-        found = found or _Known(number, hardware, {})
-        self._plans = [*(each for each in self._plans if each is not found), found][-MOST_PLANS:]
-        return found.figures
+        match = next((entry for entry in self._plans if (entry.number, entry.hardware) == (number, hardware)), None)
+        match = match or _Known(number, hardware, {})
+        self._plans = [*(entry for entry in self._plans if entry is not match), match][-MOST_PLANS:]
+        return match.figures

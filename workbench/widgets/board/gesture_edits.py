@@ -1,4 +1,4 @@
-"""The table from gestures to edits; `edit_of` looks them up. The plan decides whether an edit is legal."""
+"""The table from gestures to edits. The plan decides whether an edit is legal."""
 
 import re
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
 def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
-    """The edit of a gesture; raises a `WorkbenchError` for one that makes no sense, or asks for no edit."""
+    """Return the edit of a gesture; raises a `WorkbenchError` if the gesture is invalid or stands for no edit."""
     if type(gesture) not in EDITS:
         raise LayoutError(*unknown_name("gesture", gesture.verb, dict.fromkeys(kind.verb for kind in EDITS)))
     return EDITS[type(gesture)](gesture, plan, report)
@@ -88,7 +88,7 @@ MOST_OTHERS = 4  # edits that a refusal offers
 
 
 def other_drops(message: Message, plan: Plan) -> tuple[Edit, ...]:
-    """Edits that come near to a drop that was refused: with another size of the axis, without what is in its way, on another axis."""
+    """Suggest edits close to a refused drop: another axis size, no conflicting dimension, another axis."""
     try:
         gesture = read_gesture(message)
     except WorkbenchError:
@@ -133,12 +133,12 @@ def _drop(gesture: DropGesture, plan: Plan, _: Report) -> Edit:
 
 
 def _major(gesture: MajorGesture, plan: Plan, _: Report) -> Edit:
-    return ShardDim(gesture.dim, (gesture.axis, *(each for each in plan.layout.rule(gesture.dim) if each != gesture.axis)))
+    return ShardDim(gesture.dim, (gesture.axis, *(axis for axis in plan.layout.rule(gesture.dim) if axis != gesture.axis)))
 
 
 def _rename_dim(gesture: RenameDimGesture, _plan: Plan, _: Report) -> Edit:
     if not _DIMENSION.fullmatch(gesture.name):
-        raise DimensionError(f"`{gesture.name[:80]}` is not a valid dimension name.", ["use letters, digits and `_`, at most 64 of them"])
+        raise DimensionError(f"`{gesture.name[:80]}` is not a valid dimension name.", ["use at most 64 letters, digits and `_`"])
     return RenameDim(gesture.dim, gesture.name)
 
 
@@ -172,13 +172,12 @@ def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> 
 
 
 def _rules(plan: Plan) -> Iterator[Edit]:
-    """The rules of a plan, as the edits that state them."""
     return (ShardDim(dim, plan.layout.rule(dim)) for dim in plan.program.dims)
 
 
 def _mend(gesture: MendGesture, plan: Plan, report: Report) -> Edit:
-    """An edit that a diagnostic or a tried remedy of the present report suggests: one of an older report is refused."""
-    notices = (*report.notes, *(found for edit in _rules(plan) if (found := rule_without_effect(plan, edit)) is not None))
+    """Find an edit that the present report suggests; suggestions of an older report are refused."""
+    notices = (*report.notes, *(notice for edit in _rules(plan) if (notice := rule_without_effect(plan, edit)) is not None))
     for edit in chain((edit for note in notices for edit in note.edits), list_tried_edits(report.prediction)):
         if str(edit) == gesture.edit:
             return edit

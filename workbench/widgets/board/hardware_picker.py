@@ -1,8 +1,4 @@
-"""The hardware picker: from the user's choice or text to `Hardware`, and the JSON of the control.
-
-A chip is chosen from the catalogue; the field beside it holds only the shape, `8x8x16` or `32 nodes of 8`, or the whole name;
-options may follow, `32 nodes of 8, node=200 Gb/s`.
-"""
+"""The hardware picker: parses a chip and a shape (`8x8x16`, `32 nodes of 8, node=200 Gb/s`), and describes the control."""
 
 import functools
 import itertools
@@ -17,10 +13,9 @@ from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment, Route
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, default_axis_assignment, physical_spans
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
-from workbench.hardware.catalogue_entry import CatalogueEntry
+from workbench.hardware.catalogue_entry import CatalogueEntry, Node
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.hardware.hardware_options import apply_option
-from workbench.hardware.interconnect import Node
 from workbench.hardware.link_and_price import split_options
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
@@ -35,8 +30,10 @@ _NODES = re.compile(r"(?:(\d{1,7})(?: +nodes? +of +| *x *))?(\d{1,7})", re.IGNOR
 
 
 def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
-    """The hardware of a chip and a shape: `None` without both, the nearest shape for the mesh if only a chip is given. Raises
-    `HardwareError`.
+    """Return the hardware of a chip and a shape: `None` without both, the nearest shape for the mesh if only a chip is
+    given.
+
+    Raises `HardwareError` if the text is not valid hardware.
 
     >>> str(hardware_of("TPU v5e", "", Mesh("data:4 model:2"))), str(hardware_of("H100", "4x8", Mesh("data:32")))
     ('TPU v5e 2x4', '4 nodes of 8 H100')
@@ -46,29 +43,29 @@ def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
         return parse_hardware(shape) if shape else None
     entry = default_catalogue()[chip]
     if not shape:
-        found = shapes_for(entry, mesh)
-        return parse_hardware(found[0] if found else entry.example)
+        shapes = shapes_for(entry, mesh)
+        return parse_hardware(shapes[0] if shapes else entry.example)
     return parse_hardware(_whole(entry, shape))
 
 
 def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str, Any]:
-    """The control; `asked` are the chip and the shape of a refused choice, which stay in the fields until they are corrected."""
+    """Describe the control; `asked` are the chip and shape of a refused choice, which stay in the fields."""
     hardware = plan.hardware
-    known = tuple(default_catalogue().entries)
+    listed = tuple(default_catalogue().entries)
     chip = hardware.chip.name if hardware else ""
-    own = (chip,) if chip and chip not in known else ()
+    unlisted = (chip,) if chip and chip not in listed else ()
     problem = hardware and axis_assignment_error(plan.mesh, hardware, plan.axis_assignment)
     shown = asked or (chip, shape_of(hardware) if hardware else "")
     return {
         "zone": HARDWARE_ZONE,
         "name": str(hardware or ""),
-        "chips": [{"name": name, "label": name or NONE} for name in ("", *own, *known)],
-        "chip": shown[0] if shown[0] in ("", *own, *known) else "",
+        "chips": [{"name": name, "label": name or NONE} for name in ("", *unlisted, *listed)],
+        "chip": shown[0] if shown[0] in ("", *unlisted, *listed) else "",
         "shape": shown[1],
         "example": "32 nodes of 8 H100" if not chip else "",
         "facts": _facts(hardware) if hardware else "Choose hardware to see step time and memory use.",
         "title": _title(hardware) if hardware else "",
-        "attached": None,  # what a board offers in its place
+        "attached": None,  # offered by a board for a plan without hardware
         "shapes": _shape_menu(shown[0], plan.mesh, hardware),
         "problem": problem.message if problem else "",
         "mends": _shape_menu(chip, plan.mesh, hardware)[:2] if problem else [],
@@ -78,7 +75,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
 
 
 def shape_of(hardware: Hardware) -> str:
-    """The text of the field beside the chip.
+    """Return the text of the shape field.
 
     >>> shape_of(parse_hardware("4 slices of TPU v5e 16x16")), shape_of(parse_hardware("32 nodes of 8 H100, node=200 Gb/s"))
     ('4 slices of 16x16', '32 nodes of 8, node=200 Gb/s')
@@ -89,16 +86,16 @@ def shape_of(hardware: Hardware) -> str:
 
 @functools.lru_cache(maxsize=256)
 def shapes_for(entry: CatalogueEntry, mesh: Mesh) -> tuple[str, ...]:
-    """Hardware of this kind that a mesh fills, as a person writes it, the most compact first; the next larger ones if it fills none."""
+    """List hardware of this kind that a mesh fills, most compact first; the next larger ones if it fills none."""
     for size in (mesh.size * times for times in range(1, 33)):
-        found = [text for text in dict.fromkeys(_shapes(entry, size)) if axis_assignment_error(mesh, parse_hardware(text)) is None]
-        if found:
-            return tuple(found[:MOST_SHAPES])
+        shapes = [text for text in dict.fromkeys(_shapes(entry, size)) if axis_assignment_error(mesh, parse_hardware(text)) is None]
+        if shapes:
+            return tuple(shapes[:MOST_SHAPES])
     return ()
 
 
 def _shapes(entry: CatalogueEntry, size: int) -> Iterator[str]:
-    """All hardware of this kind with so many devices: one slice or node before several, cubes before long shapes."""
+    """Yield all hardware of this kind with `size` devices: one slice or node before several, cubes before long shapes."""
     network = entry.network
     if isinstance(network, Node):
         yield from (_node_text(entry, size // count, count) for count in divisors(size) if size // count <= network.size)
@@ -115,7 +112,6 @@ def _shapes(entry: CatalogueEntry, size: int) -> Iterator[str]:
 
 
 def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
-    """`chips` as a product of `rank` ascending sides."""
     if rank == 1:
         yield from [(chips,)] if chips >= least else []
         return
@@ -125,7 +121,7 @@ def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
 
 
 def _whole(entry: CatalogueEntry, shape: str) -> str:
-    """The shape with the chip's name in it, options kept; what is no shape is taken as the whole name."""
+    """Insert the chip's name into a shape and keep the options; any other text is taken as the whole name."""
     shape, comma, options = shape.partition(",")
     return f"{_whole_devices(entry, shape.rstrip())}{comma}{options}"
 
@@ -141,7 +137,7 @@ def _whole_devices(entry: CatalogueEntry, shape: str) -> str:
     except HardwareError as error:
         example = shape_of(parse_hardware(entry.example))
         several = f"4 nodes of {example}" if isinstance(entry.network, Node) else f"4 slices of {example}"
-        if not re.match(r"\d", shape) and re.search(r"\d", shape):  # it names another kind of device
+        if not re.match(r"\d", shape) and re.search(r"\d", shape):  # names another kind of device
             raise
         raise HardwareError(f"`{shape[:80]}` is not a shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
 
@@ -151,24 +147,24 @@ def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
 
 
 def _shape_menu(chip: str, mesh: Mesh, hardware: Hardware | None) -> list[dict[str, Any]]:
-    """Shapes that match the mesh, with the options of the hardware there is; without a chip, one of each kind."""
+    """List shapes that match the mesh, with the options of the present hardware; without a chip, one of each kind."""
     entries = default_catalogue().entries
     if chip in entries:
         texts = tuple(_with_options_of(hardware, text) for text in shapes_for(entries[chip], mesh))
     else:
-        texts = tuple(found[0] for entry in entries.values() if (found := shapes_for(entry, mesh)))
+        texts = tuple(shapes[0] for entry in entries.values() if (shapes := shapes_for(entry, mesh)))
     notes = (f"{parse_hardware(text).size:,} devices" for text in texts)
     return [{**item(text, HardwareGesture("", text)), "note": note} for text, note in zip(texts, notes, strict=True)]
 
 
 def _with_options_of(hardware: Hardware | None, text: str) -> str:
-    """Hardware with the options of other hardware of its kind, as far as it can have them: one node has no link between nodes."""
-    found = parse_hardware(text)
-    options = split_options(str(hardware))[1:] if hardware and hardware.chip.name == found.chip.name else []
+    """Apply the options of other hardware of the same kind where possible: a single node has no link between nodes."""
+    result = parse_hardware(text)
+    options = split_options(str(hardware))[1:] if hardware and hardware.chip.name == result.chip.name else []
     for option in options:
         with suppress(HardwareError):
-            found = apply_option(found, option)
-    return str(found)
+            result = apply_option(result, option)
+    return str(result)
 
 
 def _facts(hardware: Hardware) -> str:
@@ -192,30 +188,29 @@ def _title(hardware: Hardware) -> str:
     )
 
 
-# Which mesh axis runs over which links, as the board shows and offers it.
+# Assignment of mesh axes to links, as the board shows and offers it.
 
 MOST_AXIS_ASSIGNMENTS = 8
 _MOST_TRIES = 600  # axis assignments tried for the menu
 
 
 def axis_assignment_state(plan: Plan) -> list[dict[str, Any]]:
-    """For each mesh axis: the physical axes it runs over, and whether these are rings."""
+    """Return the physical axes of each mesh axis, and whether they are rings."""
     assert plan.hardware is not None
     spans = physical_spans(plan.mesh, plan.hardware, plan.axis_assignment)
     return [
         {
             "axis": name,
             "colour": place % len(AXES),
-            "text": " + ".join(_span_text(each) for each in found),
-            "title": f"{name}: " + "; ".join(_span_title(each) for each in found),
+            "text": " + ".join(_span_text(span) for span in axis_spans),
+            "title": f"{name}: " + "; ".join(_span_title(span) for span in axis_spans),
         }
         for place, name in enumerate(plan.mesh.names)
-        if (found := tuple(each for each in spans[name] if each.size > 1))
+        if (axis_spans := tuple(span for span in spans[name] if span.size > 1))
     ]
 
 
 def _span_text(each: PhysicalSpan) -> str:
-    """`y (ring of 16)`, `device (4 on a switch)`, `device (2 on a switch, every 4th)`."""
     apart = f", every {_ordinal(each.stride)}" if each.stride > 1 else ""
     return f"{each.physical.name} ({_form(each)}{apart})"
 
@@ -242,7 +237,7 @@ def _ordinal(count: int) -> str:
 
 
 def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
-    """Other axis assignments of the same mesh, the way back to the default, and one to type."""
+    """List other axis assignments of the mesh, a return to the default, and a text prompt."""
     assert plan.hardware is not None
     now = str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
     items = [item(text, AxisAssignmentGesture(text)) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
@@ -253,19 +248,19 @@ def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
 
 @functools.lru_cache(maxsize=64)
 def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
-    """Different axis assignments that fit, the default one first."""
-    found: dict[tuple[Any, ...], str] = {}
+    """List distinct axis assignments that fit, the default one first."""
+    assignments: dict[tuple[Any, ...], str] = {}
     for axis_assignment in itertools.islice(_iterate_assignments(mesh, hardware), _MOST_TRIES):
         if axis_assignment_error(mesh, hardware, axis_assignment) is None:
             spans = physical_spans(mesh, hardware, axis_assignment)
-            found.setdefault(tuple(tuple(each for each in spans[name] if each.size > 1) for name in mesh.names), str(axis_assignment))
-        if len(found) == MOST_AXIS_ASSIGNMENTS:
+            assignments.setdefault(tuple(tuple(span for span in spans[name] if span.size > 1) for name in mesh.names), str(axis_assignment))
+        if len(assignments) == MOST_AXIS_ASSIGNMENTS:
             break
-    return tuple(found.values())
+    return tuple(assignments.values())
 
 
 def _iterate_assignments(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignment]:
-    """The default, then every axis on one physical axis or on two; what does not fit alone is not combined with others."""
+    """Yield the default, then every axis on one or two physical axes; assignments that fail alone are not combined."""
     if axis_assignment_error(mesh, hardware) is None:
         yield default_axis_assignment(mesh, hardware)
     large = [name for name, size in mesh.axes if size > 1]
@@ -273,6 +268,6 @@ def _iterate_assignments(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignm
     routes = [(one,) for one in physical] + list(itertools.permutations(physical, 2))
     entries = []
     for name in large:
-        tried = ((name, tuple(Route(axis) for axis in each)) for each in routes)
-        entries.append([entry for entry in tried if axis_assignment_error(mesh, hardware, AxisAssignment((entry,))) is None])
+        candidates = ((name, tuple(Route(axis) for axis in route)) for route in routes)
+        entries.append([entry for entry in candidates if axis_assignment_error(mesh, hardware, AxisAssignment((entry,))) is None])
     yield from (AxisAssignment(chosen) for chosen in itertools.product(*entries))

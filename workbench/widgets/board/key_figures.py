@@ -1,4 +1,4 @@
-"""The key figures of the board: their parts, and the same figures as compiled and measured."""
+"""The key figures of the board, their parts, and their compiled and measured values."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,9 +8,9 @@ from typing import Any
 from workbench.analysis.compared_figures import ComparedFigure
 from workbench.core.tensor import Role
 from workbench.reports.device_memory import ARGUMENT_ROLES, Memory
+from workbench.reports.figure_ranges import MEMORY, SENT, STEP, Range
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.reports.report_details import MEMORY, SENT, STEP, Range
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds, format_share
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -19,37 +19,36 @@ from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
-"""The shade of communication that overlaps with computation."""
+"""Shade of communication that overlaps with computation."""
 
 
 def figures(
     report: Report, comparison_state: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
-    """The figures of a report, each compared by `comparison_state`; with a measurement its step time (`stale`: that of an earlier plan)."""
-    found = [
+    """Return the key figures of a report; `stale`: the measured step time belongs to an earlier plan."""
+    listed = [
         *_time(report.step_time),
-        _memory(report.most(lambda each: each.memory.peak)),
+        _memory(report.most(lambda stage: stage.memory.peak)),
         *_utilisation(report.step_time),
         _sent_figure(report),
         _flops(report),
         _duplication(report),
     ]
     if not report.is_of_devices:
-        found = pipeline_figures(report, found)
-        comparison_state = None  # it is of the whole program, not of its stages
+        listed = pipeline_figures(report, listed)
+        comparison_state = None  # covers the whole program, not its stages
     if measurement is not None:
-        found.append(_measured_figure(measurement, stale=stale))
-    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in _tiered(found, report))
+        listed.append(_measured_figure(measurement, stale=stale))
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in _tiered(listed, report))
 
 
-_RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
+_RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # key of a figure -> its name among the ranges
 
 
 def _tiered(found: Iterable[Figure], report: Report) -> Iterator[Figure]:
-    """Each figure with its tier, who computed it, and its range."""
     for figure in found:
-        tier, known = tier_of(figure.key, report), report.ranges.get(_RANGED.get(figure.key, ""))
-        text, bounds = (_range_text(figure, known), (known.low, known.high)) if known else ("", None)
+        tier, interval = tier_of(figure.key, report), report.ranges.get(_RANGED.get(figure.key, ""))
+        text, bounds = (_range_text(figure, interval), (interval.low, interval.high)) if interval else ("", None)
         yield replace(figure, tier=tier, source=source_of(tier, report), range=text, bounds=bounds)
 
 
@@ -59,7 +58,7 @@ def _range_text(figure: Figure, known: Range) -> str:
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
-    """The step as a bar of what the device does in sequence; what overlaps with computation is shown apart."""
+    """Build the step time as a bar of sequential parts; communication overlapped with computation is shown apart."""
     if step is None:
         return
     parts = {
@@ -75,10 +74,13 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
         "Step, predicted",
         step.total,
         format_seconds,
-        f"seconds of one step {step.place}: " + ", ".join(f"{name} {format_seconds(each)} ({why})" for name, (each, why) in parts.items()),
+        f"seconds of one step {step.place}: "
+        + ", ".join(f"{name} {format_seconds(seconds)} ({why})" for name, (seconds, why) in parts.items()),
         f"on {step.hardware}, not calibrated" if step.calibration else f"on {step.hardware}",
         parts=tuple(
-            _part(name, each, total, shade, format_seconds(each), why) for shade, (name, (each, why)) in enumerate(parts.items()) if each
+            _part(name, seconds, total, shade, format_seconds(seconds), why)
+            for shade, (name, (seconds, why)) in enumerate(parts.items())
+            if seconds
         ),
         apart=_part(
             "hidden communication", step.hidden, total, HIDDEN, format_seconds(step.hidden), "overlapped with computation: adds no time"
@@ -109,7 +111,7 @@ def _part(name: str, value: float, whole: float, shade: int | str, text: str, wh
 
 
 def _memory(report: Report) -> Figure:
-    """Peak memory. With hardware, the bar is the device's memory; one that overflows shows where it ends."""
+    """Build peak memory; with hardware the bar is the device's memory, and one that overflows shows its limit."""
     memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
     whole = max(peak, room)
     stage = "" if report.stage is None else f"stage {report.stage}"
@@ -126,9 +128,10 @@ def _memory(report: Report) -> Figure:
     if not room:
         return figure
     spare = format_bytes(abs(room - peak))
+    reserved = f"; the runtime's allocator then reserves {format_bytes(memory.reserved)}" if memory.reserved else ""
     return replace(
         figure,
-        title=f"{figure.title}, of {room:,} available to a program" + _reserved_text(memory),
+        title=f"{figure.title}, of {room:,} available to a program{reserved}",
         note=(f"{stage} " if stage else "")
         + (f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much"),
         tone="" if memory.fits else "bad",
@@ -137,19 +140,15 @@ def _memory(report: Report) -> Figure:
 
 
 def _on_chip(memory: Memory, whole: int) -> dict[str, Any] | None:
-    """Temporaries that stay in on-chip memory: why the peak is lower than without such hardware."""
+    """Describe temporaries kept in on-chip memory, which lower the peak compared with other hardware."""
     computed = sum(count for role, count in memory.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT))
     count = memory.working - computed
     why = "temporaries that the compiler keeps in on-chip memory: no part of the peak; without hardware they count"
     return _part("on chip", count, whole, HIDDEN, format_bytes(count), why) if count > 0 else None
 
 
-def _reserved_text(memory: Memory) -> str:
-    return f"; the runtime's allocator then reserves {format_bytes(memory.reserved)}" if memory.reserved else ""
-
-
 def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
-    """The stacked bar: for each role that takes any, its share of `whole` bytes (by default the peak)."""
+    """Return the stacked memory bar: the share of each role in `whole` bytes (by default the peak)."""
     whole = whole or report.memory.peak or 1
     return tuple(
         _part(role.value, count, whole, place, format_bytes(count))
@@ -160,8 +159,8 @@ def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
 
 def _sent_figure(report: Report) -> Figure:
     counts = Counter[str]()
-    for each in report.collectives:
-        counts[each.kind] += each.count
+    for collective in report.collectives:
+        counts[collective.kind] += collective.count
     title = f"{report.sent:,} bytes sent per device and step, by " + (
         ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts.items()) or "no collective"
     )
@@ -200,25 +199,24 @@ def _measured_figure(measurement: Measurement, *, stale: bool) -> Figure:
     )
 
 
-_COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
+_COMPARED = {"memory": "peak memory", "flops": "products"}  # key of a figure -> its name in a comparison
 
 
 def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator[dict[str, Any]]:
-    """The compiled and measured values of the same figure."""
     if comparison_state is None:
         return
-    for each in comparison_state.comparison.figures:
-        if each.name == _COMPARED.get(figure.key):
-            yield from _tiers_of(each, figure, stale=comparison_state.stale)
-        if each.name == "kernels" and figure.key == "predicted" and each.compiled is not None and each.predicted is not None:
-            note = f"predicted {format_seconds(each.predicted)}, {difference_text(each)}"
-            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=comparison_state.stale)
+    for compared in comparison_state.comparison.figures:
+        if compared.name == _COMPARED.get(figure.key):
+            yield from _tiers_of(compared, figure, stale=comparison_state.stale)
+        if compared.name == "kernels" and figure.key == "predicted" and compared.compiled is not None and compared.predicted is not None:
+            note = f"predicted {format_seconds(compared.predicted)}, {difference_text(compared)}"
+            yield _tier("kernels, compiled", format_seconds(compared.compiled), note, stale=comparison_state.stale)
     if figure.key == "sent" and (rows := comparison_state.comparison.collectives):
         predicted, compiled = sum(row.predicted for row in rows), sum(row.compiled for row in rows)
         note = "as predicted" if predicted == compiled else f"predicted {format_bytes(predicted)}"
         yield _tier("payload, compiled", format_bytes(compiled), note, stale=comparison_state.stale)
     if figure.key == "duplication" and (unique := comparison_state.comparison.report.flops.unique):
-        products = next((each.compiled for each in comparison_state.comparison.figures if each.name == "products"), None)
+        products = next((compared.compiled for compared in comparison_state.comparison.figures if compared.name == "products"), None)
         if products is not None:
             yield _tier(
                 "compiled",
@@ -229,7 +227,7 @@ def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator
 
 
 def _tiers_of(each: ComparedFigure, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
-    is_settled = figure.tier == "compiled" and not stale  # then the figure itself is the compiler's
+    is_settled = figure.tier == "compiled" and not stale  # the figure itself comes from the compiler
     if is_settled and each.predicted is not None:
         text = difference_text(each._replace(measured=None))
         yield _tier("predicted", figure.show(each.predicted), text.replace("as predicted", "the same"), stale=False)
@@ -240,12 +238,12 @@ def _tiers_of(each: ComparedFigure, figure: Figure, *, stale: bool) -> Iterator[
 
 
 def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
-    mark = mark_of(next((each for each in ("measured", "compiled") if label.endswith(each)), ""))
+    mark = mark_of(next((tier for tier in ("measured", "compiled") if label.endswith(tier)), ""))
     return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else "", "mark": mark}
 
 
 def difference_text(each: ComparedFigure) -> str:
-    """`3 % too much`: the prediction against the last tier that has the figure."""
+    """Describe the prediction error against the highest tier of the figure: `prediction +3%`."""
     if each.error is None:
         return ""
     if abs(each.error) < 0.005:

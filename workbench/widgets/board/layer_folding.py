@@ -1,4 +1,4 @@
-"""Repeated layers folded into one row: paths that differ only in layer numbers become `layers[0..95]/w1`, which stands for all of them."""
+"""Repeated layers folded into one row: paths that differ only in layer numbers become `layers[0..95]/w1`."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ template = lru_cache(maxsize=1 << 16)(_template)
 
 
 class Folded(NamedTuple):
-    """Folded paths. `subject` names all of them, as `path_patterns.matches` reads it; `label` is the text shown."""
+    """Folded paths: `subject` is a pattern of `path_patterns.matches` for all of them, `label` the text to show."""
 
     subject: str
     label: str
@@ -47,7 +47,7 @@ def fold_paths(paths: Sequence[str]) -> Folded:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges.
+    """Format numbers as ranges.
 
     >>> number_ranges([0, 1, 2, 5, 7, 8])
     '0..2,5,7..8'
@@ -62,12 +62,14 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def is_named(subject: str, path: str) -> bool:
-    """Whether `path` is the subject, or one of the layers folded in it."""
+    """Whether `path` is the subject or one of the layers folded in it."""
     return subject == path or matches(f"/{subject}", path)
 
 
 def pattern_of(subject: str, paths: Iterable[str]) -> str:
-    """The shortest pattern for the subject that names none of the other `paths`: with a slash in front, if it is also the tail of another.
+    """Return the shortest pattern for the subject that matches none of the other `paths`.
+
+    A leading slash is added if the subject is also the tail of another path.
 
     >>> pattern_of("w1", ["w1", "w2"]), pattern_of("w1", ["w1", "mu/w1"])
     ('w1', '/w1')
@@ -76,8 +78,8 @@ def pattern_of(subject: str, paths: Iterable[str]) -> str:
 
 
 @cache_with_program(5)
-def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
-    """The arguments of a program by kind, repeated layers together, in order of appearance. It does not depend on the layout."""
+def group_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
+    """Group argument indices by kind, repeated layers together; independent of the layout."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for index, tensor in enumerate(program.arguments):
         alike.setdefault((template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, tensor.role), []).append(index)
@@ -85,7 +87,8 @@ def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
 
 
 def stacked_layers(path: str, dims: tuple[str, ...], shape: tuple[int, ...]) -> str:
-    """The text of a scanned stack of layers, whose first dimension has the name of a part of the path; empty for any other.
+    """Label a scanned stack of layers, whose first dimension has the name of a part of the path; empty for any other
+    tensor.
 
     >>> stacked_layers("params/layers/mlp/w1", ("layers", "d_model"), (96, 8))
     'params/layers[0..95]/mlp/w1'

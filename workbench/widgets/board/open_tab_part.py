@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
-from workbench.visualize.draw.palette import axes_coloured
+from workbench.visualize.draw.palette import fixed_axis_colours
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
@@ -34,9 +34,12 @@ def table_part(
     *,
     remedies: bool = True,
 ) -> dict[str, Any]:
-    """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search;
-    `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts. `shared` is what other boards of
-    the session have made; `colours` are those of the mesh axes; `remedies` says whether notes are shown with what would fix them."""
+    """Return the open tab of a report; a view that fails becomes an error message.
+
+    `find_blocks` builds the search tab; `is_asked` tells by name whether the text form of a picture, and the SVG form
+    of its charts, is requested; `shared` caches states across the boards of the session; `colours` maps mesh axes to
+    colours; `remedies` shows suggested fixes with the notes.
+    """
     ran = live.of(report.plan)
     measured = ran.measurement if ran else None
     facts = Facts(
@@ -52,7 +55,7 @@ def table_part(
         remedies=remedies,
     )
     try:
-        with axes_coloured(colours):
+        with fixed_axis_colours(colours):
             shown = _shown(facts, sight, shared)
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
@@ -62,7 +65,7 @@ def table_part(
 
 
 def _shown(facts: Facts, sight: Sight, shared: SharedStates) -> dict[str, Any]:
-    """The open tab, made once for all boards on which it is the same; what one board has compiled or run is its own."""
+    """Return the open tab, shared by all boards that show the same unless one board's results are in it."""
     is_own = facts.comparison_state or facts.trace or facts.tasks or facts.trial or not facts.remedies
     if is_own or not section_of(sight.tab).is_shared or facts.is_asked != sight.is_asked:
         return table_state(facts, sight.tab, sight.search)
@@ -73,7 +76,7 @@ def _shown(facts: Facts, sight: Sight, shared: SharedStates) -> dict[str, Any]:
 def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
     try:
         return source_state(shown_stage(report.prediction, sight.views.stage), sight.selected)
-    except WorkbenchError:  # the pipeline cannot be made: the tab says why
+    except WorkbenchError:  # invalid pipeline: the tab shows the reason
         return None
     except Exception:  # noqa: BLE001 - a file that cannot be read is no reason to lose the tables
         _log.exception("No source for %r", sight.selected)
@@ -81,7 +84,6 @@ def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
 
 
 def _answer(report: Report, sight: Sight, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
-    """The answer to a question, computed again for each plan."""
     question = sight.question
     if not question:
         return None

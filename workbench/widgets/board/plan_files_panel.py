@@ -1,4 +1,4 @@
-"""Plans in and out of the board: save, open, export, link. A failure is an error of the gesture, and changes nothing."""
+"""Plan import and export: save, open, export, link. A failure is an error of the gesture and changes nothing."""
 
 import base64
 from collections.abc import Callable
@@ -22,25 +22,20 @@ Sheet = dict[str, Any]
 
 
 class Files:
-    """The files of one board: a sheet with text to copy, a download, a message about what was done.
-
-    A download and a message belong to one gesture, and are gone with the next; a sheet stays, and follows the plan, until it is closed.
-    """
+    """The files of one board: a sheet that follows the plan, and a download and message until the next gesture."""
 
     def __init__(self, session: Session, host: Host, measured: Callable[[Plan], Measurement | None] = lambda _plan: None) -> None:
-        """`measured` finds what a run of a plan measured."""
         self._session, self._host, self._measured = session, host, measured
-        self._sheet = ""  # key of an export, or `link`
+        self._sheet = ""  # key of an export, `link` or `save`
         self._download: dict[str, Any] | None = None
         self._downloads = 0
         self._word = ""
 
     def forget(self) -> None:
-        """A new gesture begins: drop the last one's download and message."""
         self._download, self._word = None, ""
 
     def handlers(self) -> Handlers:
-        """Its handlers; each raises a `WorkbenchError` for what cannot be saved, opened or written."""
+        """Gesture handlers; each raises a `WorkbenchError` if a plan cannot be saved, opened or written."""
         return dict(
             [
                 on(SaveGesture, self._save),
@@ -52,19 +47,18 @@ class Files:
         )
 
     def state(self) -> dict[str, Any]:
-        """The state. `download` names the view that asked for it, so that no other one downloads as well; a key of the page names none."""
+        """Return the JSON state; `download` names the view that requested it, so that no other view downloads."""
         sheet = None
         if self._sheet:
             try:
                 sheet = _sheet(self._sheet, self._session.plan, self._host)
-            except DocumentError as error:  # the plan became one that fits no link
+            except DocumentError as error:  # the edited plan no longer fits a link
                 self._sheet, self._word = "", error.message
         offered = {"saves": self._host.saves, "exchanges": self._host.exchanges}
         return {"path": self._host.path, **offered, "word": self._word, "download": self._download, "sheet": sheet}
 
     def _export(self, gesture: ExportGesture) -> None:
-        """Code is shown, to copy; a file goes to the view that asked."""
-        form = next((each for each in FILE_EXPORTS if each.key == gesture.form), None)
+        form = next((export for export in FILE_EXPORTS if export.key == gesture.form), None)
         if form is None:
             self._open_sheet(ALL_EXPORTS[0].key if gesture.form is None else gesture.form)
             return
@@ -86,9 +80,13 @@ class Files:
         self._sheet = ""
 
     def _save(self, gesture: SaveGesture) -> None:
-        plan = self._session.plan
+        plan, given = self._session.plan, " ".join(gesture.name.split())
+        if self._host.names_saved and not given:
+            self._open_sheet("save")
+            return
         if self._host.save is not None:
-            self._word = f"Saved to {self._host.save(plan)}."
+            place = self._host.save(plan.updated(name=given[:MOST_NAME]) if given else plan)
+            self._sheet, self._word = "", f"Saved to {place}." if place else ""
             return
         name = file_name(plan.name, ENDING)
         text = dump_plan(plan)
@@ -109,16 +107,14 @@ class Files:
 
 
 def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
-    """Text to copy: an export in one of its formats, or a link.
-
-    Raises `DocumentError` if no link can hold the plan. A format in which it cannot be exported says why in `problem`: another one may
-    work.
-    """
+    """Return text to copy, an export, a link or the name to save as; raises `DocumentError` if no link can hold the plan."""
     if key == "link":
         return _link_sheet(plan, host)
-    form = next((each for each in ALL_EXPORTS if each.key == key), None)
+    if key == "save":
+        return _plain_sheet("save", "Save to the gallery", "A name under which others will find this plan.", plan.name)
+    form = next((export for export in ALL_EXPORTS if export.key == key), None)
     if form is None:
-        labels = ", ".join(each.label for each in (*ALL_EXPORTS, *FILE_EXPORTS))
+        labels = ", ".join(export.label for export in (*ALL_EXPORTS, *FILE_EXPORTS))
         raise DocumentError(f"Unknown export `{key[:40]}`.", [f"choose {labels}"])
     try:
         text, problem = form.write(plan), None
@@ -127,8 +123,8 @@ def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
     return {
         "kind": "export",
         "title": "Export",
-        "forms": [{"key": each.key, "label": each.label, "open": each is form} for each in ALL_EXPORTS],
-        "files": [{"key": each.key, "label": each.label, "about": each.about} for each in FILE_EXPORTS],
+        "forms": [{"key": export.key, "label": export.label, "open": export is form} for export in ALL_EXPORTS],
+        "files": [{"key": export.key, "label": export.label, "about": export.about} for export in FILE_EXPORTS],
         "about": form.about,
         "text": text,
         "problem": problem,
@@ -145,4 +141,8 @@ def _link_sheet(plan: Plan, host: Host) -> Sheet:
         if host.link
         else f"This text contains the whole plan. Append it to the address of a `workbench serve` page after ?plan=. {host.sharing}".strip()
     )
-    return {"kind": "link", "title": "Link", "forms": [], "files": [], "about": about, "text": address, "problem": None, "name": ""}
+    return _plain_sheet("link", "Link", about, address)
+
+
+def _plain_sheet(kind: str, title: str, about: str, text: str) -> Sheet:
+    return {"kind": kind, "title": title, "forms": [], "files": [], "about": about, "text": text, "problem": None, "name": ""}

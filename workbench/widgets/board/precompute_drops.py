@@ -1,8 +1,9 @@
-"""What a drop would do, computed while the chip is still being dragged: shown over each zone, and kept for the drop."""
+"""Effects of possible drops, computed during the drag: shown over each zone, and reused for the drop."""
 
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from workbench.errors import WorkbenchError
@@ -21,53 +22,43 @@ from workbench.widgets.gestures.view_gestures import CompileGesture
 from workbench.widgets.run.board_jobs import Jobs
 from workbench.widgets.shared_states import Defer
 
-FORESEEN_WITHIN = 0.1  # seconds that a report may take to be computed in advance
-PREVIEWED_WITHIN = 0.5  # CPU seconds that a report may take to be computed for every zone; else for that under the pointer alone
+PREVIEWED_WITHIN = 0.5  # limit in CPU seconds of a report computed for every zone; beyond it only for the zone under the pointer
 PREVIEWED = ("predicted", "memory", "sent")
-"""Key figures of a preview, in order; bytes sent only where no step time is known."""
+"""Key figures of a preview, in order; bytes sent are shown only without a step time."""
 _log = logging.getLogger(__name__)
 
 
 class DropPreviews:
-    """The change that a drop on each zone would make, one zone after another, so that a gesture waits for one of them at most.
+    """Previews of a drop on each zone, computed one at a time so that a gesture waits for at most one.
 
-    `known()` are the figures of the present plan, of every tier; `later(work)` moves work behind the gestures that wait; `changed()` is
-    called after each zone.
+    `known()` returns the present figures; `later(work)` queues work behind gestures; `changed()` is called after each
+    zone.
     """
 
     def __init__(self, session: Session, known: Callable[[], tuple[Figure, ...]], later: Defer, changed: Callable[[], None]) -> None:
         self._session, self._known, self._later, self._changed = session, known, later, changed
         self._key, self._plan = "", session.plan
-        self._waiting: dict[str, Gesture] = {}  # by zone, the next one first
+        self._waiting: dict[str, Gesture] = {}  # by zone, in order
         self._is_running, self._seconds = False, 0.0  # of the last preview
         self._zones: dict[str, dict[str, Any]] = {}
 
     def begin(self, gesture: PreviewGesture) -> None:
-        """A chip is in hand; what is known of it since it was in hand before stands."""
+        """Compute previews of a dragged chip, first of the zone under the pointer; those of the same chip and plan are kept."""
         if gesture.key != self._key or self._session.plan is not self._plan:
             self._zones = {}
         self._key, self._plan = gesture.key, self._session.plan
-        self._waiting = {target: gesture.drop_on(target) for target in gesture.targets if target not in self._zones}
-        if self._seconds <= PREVIEWED_WITHIN:
+        targets = sorted(gesture.targets, key=lambda target: target != gesture.target)
+        self._waiting = {target: gesture.drop_on(target) for target in targets if target not in self._zones}
+        if self._seconds <= PREVIEWED_WITHIN or gesture.target in self._waiting:
             self._run()
-
-    def hurry(self, message: Message) -> bool:
-        """Compute this zone next: the pointer is over it. Whether its preview is known or on its way."""
-        target = str(message.get("target", ""))
-        if target in self._waiting:
-            self._waiting = {target: self._waiting.pop(target), **self._waiting}
-            self._run()
-            return True
-        return bool(self._key) and target in self._zones
 
     def forget(self) -> None:
-        """The chip was let go."""
+        """Drop all previews: another gesture was made."""
         self._key, self._zones = "", {}
         self._waiting.clear()
 
     def state(self) -> dict[str, Any] | None:
-        """JSON; `None` while no chip is in hand."""
-        return {"key": self._key, "zones": dict(self._zones)} if self._key else None
+        return {"key": self._key, "zones": dict(self._zones)} if self._key and self._session.plan is self._plan else None
 
     def _run(self) -> None:
         if self._waiting and not self._is_running:
@@ -99,7 +90,7 @@ class DropPreviews:
         except WorkbenchError as error:
             return _note(error.message.partition(". ")[0], "bad")
         except Exception:  # noqa: BLE001 - a preview that fails is no reason to lose the drop
-            _log.exception("What %r would do is not known", gesture)
+            _log.exception("The effect of %r is unknown", gesture)
             return _note("")
         return _changes(figure_states(now, self._known()))
 
@@ -109,7 +100,6 @@ def _note(text: str, tone: str = "") -> dict[str, Any]:
 
 
 def _changes(states: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The changes of step time and memory; the first that there is gives the zone its tone."""
     shown = {state["key"]: state for state in states}
     keys = [key for key in PREVIEWED if key in shown][:2]
     changes = [{"label": _LABELS[key], **shown[key]["delta"]} for key in keys if shown[key]["delta"]]
@@ -119,20 +109,15 @@ def _changes(states: Iterable[dict[str, Any]]) -> dict[str, Any]:
 _LABELS = {"predicted": "step", "memory": "memory", "sent": "sent"}
 
 
-def foresee(message: Message, session: Session, jobs: Jobs, find: FindPanel) -> None:
-    """Compute silently, and only where that is fast, as the user may do something else. Errors are reported when it is done. A process that
-    compiles or searches starts while the pointer is over the button."""
-    if message.get("verb") == CompileGesture.verb:
-        jobs.expect_compilation(session.plan)
-        return
-    if message.get("verb") == FindGesture.verb:
-        find.expect(session.plan)
-        return
-    if session.seconds > FORESEEN_WITHIN:
-        return
-    try:
-        figures(session.foresee(edit_of(read_gesture(message), session.plan, session.report)))
-    except WorkbenchError:
-        pass
-    except Exception:  # noqa: BLE001 - no gesture was made yet
-        _log.exception("The effect of %r is not known", dict(message))
+def expect(message: Message, session: Session, jobs: Jobs, find: FindPanel, previews: DropPreviews) -> None:
+    """Begin the previews of a drag, or start the worker of a likely job; ignores a message that cannot be read."""
+    match message.get("verb"):
+        case CompileGesture.verb:
+            jobs.expect_compilation(session.plan)
+        case FindGesture.verb:
+            find.finder.expect(session.plan)
+        case PreviewGesture.verb:
+            with suppress(WorkbenchError):
+                gesture = read_gesture(message)
+                assert isinstance(gesture, PreviewGesture)
+                previews.begin(gesture)

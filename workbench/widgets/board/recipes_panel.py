@@ -1,4 +1,4 @@
-"""The recipes beside the board: each with its effect on the plan, or why it does not apply; one gesture applies it as one edit."""
+"""The recipes panel: each recipe with its effect on the plan or why it does not apply; a recipe is applied as one edit."""
 
 import logging
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecipesPanel:
-    """Whether the list is open, and which mesh axes the user chose for which recipe; a recipe finds the others by their names."""
+    """Open state of the list, and the mesh axes chosen for each recipe; a recipe finds the other axes by name."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -25,11 +25,10 @@ class RecipesPanel:
         self._chosen: dict[str, tuple[str, ...]] = {}
 
     def handlers(self) -> Handlers:
-        """Its handlers."""
         return dict([on(RecipesGesture, self._show), on(RecipeAxisGesture, self._choose)])
 
     def state(self, colours: Mapping[str, int]) -> dict[str, Any] | None:
-        """Every recipe as JSON; `None`, and nothing is computed, while the list is closed."""
+        """Return every recipe as JSON; `None`, without computing anything, while the list is closed."""
         if not self._open:
             return None
         plan = self._session.plan
@@ -41,15 +40,13 @@ class RecipesPanel:
         return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
 
     def _valid_choices(self, plan: Plan) -> dict[str, tuple[str, ...]]:
-        """The choices whose axes the mesh still has."""
         return {name: axes for name, axes in self._chosen.items() if all(axis in plan.mesh for axis in axes)}
 
     def _show(self, gesture: RecipesGesture) -> None:
         self._open = gesture.open
 
     def _choose(self, gesture: RecipeAxisGesture) -> None:
-        """Choose the axis for the first, second, ... purpose; one that it has for another purpose changes places with it. Raises
-        `WorkbenchError` for an unknown recipe, purpose or axis."""
+        """Choose the axis for one purpose, swapped if already chosen for another; raises `WorkbenchError`."""
         plan, name, place, axis = self._session.plan, gesture.name, gesture.place, gesture.axis
         find_recipe(name)
         row = next(row for row in list_recipes(plan, self._valid_choices(plan)) if row.name == name)
@@ -57,9 +54,9 @@ class RecipesPanel:
             raise WorkbenchError(f"`{axis}` cannot be used as an axis of that recipe.", ["choose an axis of the mesh"])
         axes = [*row.axes, ""][: max(len(row.axes), place + 1)]
         before = axes[place]
-        axes = [before if each == axis else each for each in axes]
+        axes = [before if name == axis else name for name in axes]
         axes[place] = axis
-        self._chosen[name] = tuple(each for each in axes if each)
+        self._chosen[name] = tuple(filter(None, axes))
 
     def _row(self, row: RecipeRow, plan: Plan, colours: Mapping[str, int]) -> dict[str, Any]:
         options = [{"name": name, "label": f"{name} ×{size}"} for name, size in plan.mesh.axes if size > 1 or name in row.axes]
@@ -83,5 +80,5 @@ def _axis(name: str, options: list[dict[str, str]], colours: Mapping[str, int]) 
 
 
 def recipe_edit(gesture: RecipeGesture, plan: Plan) -> Edit:
-    """All the edits of a recipe as one; raises `WorkbenchError` where it does not apply."""
+    """Combine all edits of a recipe into one; raises `WorkbenchError` if it does not apply."""
     return find_recipe(gesture.name, gesture.axes).edit(plan)

@@ -1,13 +1,13 @@
-"""What the page is told when a chip of the tables is picked up: where it may be dropped, and its menu. Computed on demand."""
+"""Drop targets and menu of a table chip, computed when it is picked up."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotation_menu import annotation_items, rule_items, whole_items
+from workbench.widgets.board.annotation_menu import annotation_items, rule_items, value_items
 from workbench.widgets.board.chip_menus import choices, dim_menu, heading, item, option
-from workbench.widgets.board.drop_legality import WHOLE, brief_reason, dropped_axes, one_of_each_kind
+from workbench.widgets.board.drop_legality import WHOLE, brief_reason, distinct_arguments, dropped_axes
 from workbench.widgets.board.gesture_target import LINE, GestureTarget, resolve_target
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.gestures.tensor_gestures import ByRulesGesture, OpenDimGesture, OpenGesture, OwnGesture, OwnWholeGesture, TakeGesture
@@ -19,15 +19,15 @@ NO_RULE = "unnamed dimension: no rule can apply to it"
 
 
 def drag_options(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
-    """Illegal drops by zone, for a drop that edits the rule and for one that is of this tensor alone; and the menu, unless it is dragged.
+    """Return the illegal drops by zone, for the rule and for this tensor alone, and the menu unless dragged.
 
-    Without a `place` the gesture is about all of a value, of a source line or of a graph box, and there is only the menu.
+    Without a `place` the gesture is about a whole value, source line or graph box, and there is only the menu.
     """
     thing = resolve_target(gesture, plan, report)
     if gesture.place is None:
         return {"key": gesture.key, "illegal": {}, "menu": list(value_menu(plan, report, thing))}
     place, source = place_of(gesture, thing), WHOLE if gesture.source is None else gesture.source
-    name, program = thing.dims[place], one_of_each_kind(plan)
+    name, program = thing.dims[place], distinct_arguments(plan)
     named = name in plan.program.dims
 
     def by_rule(axes: tuple[str, ...]) -> str | None:
@@ -68,33 +68,32 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
 
 
 def _questions(thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
-    """Questions on where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
         yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(f"axis {thing.kind} {place} {axis} {thing.subject}"))
 
 
 def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
-    """The same menu items for this tensor alone; and to replicate all of it, or to return it to the rules."""
-    by_itself = thing.kind != TENSOR  # where nothing is said, propagation decides
+    """Menu items for this tensor alone, and to replicate it or return it to the rules."""
+    is_propagated = thing.kind != TENSOR  # results and values: propagation is the default
     name = thing.dim_name(place)
-    here = thing.address(place, WHOLE)
+    address = thing.address(place, WHOLE)
     axes = thing.axes[place]
     yield heading("Constrain this value" if thing.is_value else "Annotate this result" if thing.kind == RESULT else f"Only {thing.subject}")
     for add in (False, True) if axes else (False,):
-        for target in (each for each in mesh if each not in axes):
+        for target in (axis_name for axis_name in mesh if axis_name not in axes):
             label = f"Also split {name} over {target}" if add else f"Put {name} on {target}"
             reason = judge(dropped_axes(axes, WHOLE, target, add=add))
-            yield item(label, OwnGesture(**here, target=target, add=add), reason)
+            yield item(label, OwnGesture(**address, target=target, add=add), reason)
     for axis in axes[1:]:
         first = OwnGesture(**thing.address(place, axis), target=axes[0])
         yield item(f"Make {axis} the major axis of {name}", first)
-    if axes or by_itself:
-        yield item(f"Keep {name} whole", OwnGesture(**here))
-    if by_itself and thing.own:
-        yield item(f"Leave {name} to propagation", OpenDimGesture(**here))
-    yield item("Replicate on every device", OwnWholeGesture(**here))
+    if axes or is_propagated:
+        yield item(f"Keep {name} whole", OwnGesture(**address))
+    if is_propagated and thing.own:
+        yield item(f"Leave {name} to propagation", OpenDimGesture(**address))
+    yield item("Replicate on every device", OwnWholeGesture(**address))
     if thing.own:
-        yield item("Remove the constraint" if by_itself else "Remove the override", ByRulesGesture(**here))
+        yield item("Remove the constraint" if is_propagated else "Remove the override", ByRulesGesture(**address))
 
 
 # The menu of a whole value, short enough for a graph box or a source line: a row of choices for each dimension, and items about all of them
@@ -102,13 +101,13 @@ def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: J
 
 
 def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:
-    """The sharding of each dimension, to be changed with a click; then partial sums, excluded axes, groups, barriers."""
+    """Menu of a whole value: the sharding of each dimension, then partial sums, excluded axes, groups, barriers."""
     yield heading(_value_title(thing))
     for place in range(len(thing.dims)):
         named = thing.dims[place] not in ("", "_")
         yield choices(f"{thing.dim_name(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
     yield heading("All of it")
-    yield from whole_items(plan, report, thing)
+    yield from value_items(plan, report, thing)
     yield item("Replicate on every device", OwnWholeGesture(**thing.address()))
     if thing.own:
         yield item("Remove the override" if thing.kind == TENSOR else "Remove the constraint", ByRulesGesture(**thing.address()))
@@ -126,30 +125,30 @@ def _value_title(thing: GestureTarget) -> str:
 
 
 def _options(plan: Plan, thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
-    """Left to propagation, replicated, on one axis, on one more; the present request is checked."""
-    here = thing.address(place, WHOLE)
-    asked, lies = thing.given.dims[place], thing.axes[place]
+    """Options of one dimension: left to propagation, replicated, on one axis, on one more."""
+    address = thing.address(place, WHOLE)
+    requested, present = thing.given.dims[place], thing.axes[place]
     mesh = dict(plan.mesh.axes)
-    found = f": {'+'.join(lies) or 'whole'}" if asked is None and thing.kind != LINE else ""
+    suffix = f": {'+'.join(present) or 'whole'}" if requested is None and thing.kind != LINE else ""
     if thing.kind == TENSOR:
-        open_it = OpenGesture(**here, open=True)
-        yield option(f"?{found}", open_it, None if not asked else "leave it whole first", checked=asked is None)
+        open_it = OpenGesture(**address, open=True)
+        yield option(f"?{suffix}", open_it, None if not requested else "leave it whole first", checked=requested is None)
     else:
-        yield option(f"by itself{found}", OpenDimGesture(**here), checked=asked is None)
-    yield option("whole", OwnGesture(**here), checked=asked == ())
+        yield option(f"by itself{suffix}", OpenDimGesture(**address), checked=requested is None)
+    yield option("whole", OwnGesture(**address), checked=requested == ())
     for axis in plan.mesh.names:
-        gesture = OwnGesture(**here, target=axis)
-        yield option(axis, gesture, drop_error(thing, mesh, place, (axis,)), checked=asked == (axis,))
-    if asked and len(asked) > 1:
-        yield option("+".join(asked), OwnGesture(**here, target=asked[-1], add=True), checked=True)
-    for axis in plan.mesh.names if asked else ():
-        if asked and axis not in asked:
-            gesture = OwnGesture(**here, target=axis, add=True)
-            yield option(f"{'+'.join(asked)}+{axis}", gesture, drop_error(thing, mesh, place, (*asked, axis)), checked=False)
+        gesture = OwnGesture(**address, target=axis)
+        yield option(axis, gesture, drop_error(thing, mesh, place, (axis,)), checked=requested == (axis,))
+    if requested and len(requested) > 1:
+        yield option("+".join(requested), OwnGesture(**address, target=requested[-1], add=True), checked=True)
+    for axis in plan.mesh.names if requested else ():
+        if requested and axis not in requested:
+            gesture = OwnGesture(**address, target=axis, add=True)
+            yield option(f"{'+'.join(requested)}+{axis}", gesture, drop_error(thing, mesh, place, (*requested, axis)), checked=False)
 
 
 def _value_questions(thing: GestureTarget) -> Iterator[dict[str, Any]]:
     for place, axes in enumerate(thing.axes):
         for axis in axes:
-            of = f"axis {thing.kind} {place} {axis} {thing.subject}"
-            yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(of))
+            question = f"axis {thing.kind} {place} {axis} {thing.subject}"
+            yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(question))

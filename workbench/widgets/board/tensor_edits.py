@@ -1,4 +1,4 @@
-"""Edits of one tensor: from a gesture on a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
+"""Edits of one tensor: a gesture on a table chip becomes an `Override` or a `Constrain`, or removes it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +35,6 @@ from workbench.widgets.tabs.tensor_table import TENSOR
 
 
 def _shard_one_tensor(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
-    """A dimension of one tensor dropped on an axis: for that tensor alone."""
     target = resolve_target(gesture, plan, report)
     place = place_of(gesture, target)
     axes = dropped_axes(target.axes[place], gesture.source or "", gesture.target, add=gesture.add)
@@ -43,25 +42,23 @@ def _shard_one_tensor(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
 
 
 def _replicate_one_tensor(gesture: OwnWholeGesture, plan: Plan, report: Report) -> Edit:
-    """Explicitly replicated on every device."""
     target = resolve_target(gesture, plan, report)
     return target.edit(Sharding.whole(len(target.dims)))
 
 
 def _open_dim(gesture: OpenDimGesture, plan: Plan, report: Report) -> Edit:
-    """A dimension left to propagation; the constraint of a value is removed with the last dimension that it constrains."""
+    """Leave a dimension to propagation; a value's constraint is removed with the last dimension that it constrains."""
     target = resolve_target(gesture, plan, report)
-    return target.edit(unless_empty(target, target.with_dim(place_of(gesture, target), None)))
+    return target.edit(none_if_empty(target, target.with_dim(place_of(gesture, target), None)))
 
 
-def unless_empty(target: GestureTarget, sharding: Sharding) -> Sharding | None:
-    """`None` for a constraint, or the override of a result, that asks for nothing."""
-    says_nothing = sharding == Sharding((None,) * len(sharding.dims))
-    return None if target.kind != TENSOR and target.own and says_nothing else sharding
+def none_if_empty(target: GestureTarget, sharding: Sharding) -> Sharding | None:
+    """Return `None` for an empty constraint, or an empty override of a result."""
+    is_empty = sharding == Sharding((None,) * len(sharding.dims))
+    return None if target.kind != TENSOR and target.own and is_empty else sharding
 
 
 def _clear_override(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
-    """Leave it to the rules or propagation."""
     target = resolve_target(gesture, plan, report)
     if not target.own:
         by = "the rules" if target.kind == TENSOR else "propagation"
@@ -70,22 +67,20 @@ def _clear_override(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit
 
 
 def drop_error(target: GestureTarget, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
-    """Why one tensor may not be sharded so, short enough for a drop zone; `None` if it may. A value may be uneven: XLA pads it."""
-    faults = [each for each in sharding_faults(target.shape, target.dims_with(place, axes), mesh) if place in _places(each)]
-    twice = [(min(_places(each) - {place}), axes.index(each.axis), each.axis) for each in faults if isinstance(each, AxisTwice)]
-    if twice:  # an axis that another dimension has is reported first, as by the edit
+    """Return why a tensor may not be sharded this way; `None` if it may. Values may be uneven: XLA pads them."""
+    faults = [fault for fault in sharding_faults(target.shape, target.dims_with(place, axes), mesh) if place in _places(fault)]
+    twice = [(min(_places(fault) - {place}), axes.index(fault.axis), fault.axis) for fault in faults if isinstance(fault, AxisTwice)]
+    if twice:  # an axis used by another dimension is reported first, as by the edit
         other, _, axis = min(twice)
         return f"{target.dims[other] or target.shape[other]} is on {axis}"
     return str(faults[0]) if faults and not target.is_value else None
 
 
 def _places(fault: Fault) -> set[int]:
-    """The dimensions an error is about."""
     return {fault.place, fault.earlier} if isinstance(fault, AxisTwice) else {fault.place}
 
 
 def place_of(gesture: TensorGesture, target: GestureTarget) -> int:
-    """Which dimension the gesture names."""
     place = gesture.place
     if place is None or not 0 <= place < len(target.dims):
         raise LayoutError(f"`{target.subject}` has no dimension number {str(place)[:20]}.", ["reload the page"])
@@ -102,27 +97,25 @@ TENSOR_EDITS: dict[Kind, EditMaker] = dict(
 )
 
 
-# Edits for annotations by hand: from a gesture about a tensor or value, other than its placement, to an edit.
+# Annotations other than placements: from a gesture on a tensor or value to an edit.
 
 COMPLETE_SUMS_REASON = "arguments and results of a step are complete sums"
 
 
 def barrier_at(plan: Plan, target: GestureTarget) -> tuple[str, str]:
-    """The value of the barrier that applies to it, and what that barrier lets through; its own name, and nothing, if there is none."""
-    return next((each for each in plan.layout.barriers if is_at(each[:1], target.path, target.line)), (target.place, ""))
+    """Return the name and directions of the barrier at a target; without one the target's name and `""`."""
+    return next((barrier for barrier in plan.layout.barriers if is_at(barrier[:1], target.path, target.line)), (target.place, ""))
 
 
 def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
-    """Open a dimension to further axes, or close it on those it has."""
     target = resolve_target(gesture, plan, report)
     return target.edit(_set_open(target, place_of(gesture, target), is_open=gesture.open))
 
 
-def keep_out_edit(gesture: KeepOutGesture, target: GestureTarget) -> Edit:
-    """Exclude an axis, or allow it again."""
-    others = tuple(each for each in target.given.replicated if each != gesture.axis)
-    kept = (*others, gesture.axis) if gesture.out else others
-    return target.edit(unless_empty(target, replace(target.given, replicated=kept)))
+def exclude_axis_edit(gesture: KeepOutGesture, target: GestureTarget) -> Edit:
+    others = tuple(axis for axis in target.given.replicated if axis != gesture.axis)
+    replicated = (*others, gesture.axis) if gesture.out else others
+    return target.edit(none_if_empty(target, replace(target.given, replicated=replicated)))
 
 
 def _set_priority(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
@@ -139,20 +132,19 @@ def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
 
 
 def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
-    """Remove a group, named by its text."""
-    found = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
-    if found is None:
+    group = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
+    if group is None:
         raise LayoutError(f"`{gesture.group[:80]}` no longer exists.", ["see the current layout"])
-    return UngroupValues(found)
+    return UngroupValues(group)
 
 
 def _set_open(target: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
-    """A sharding with one dimension opened to further axes, or closed on its own; without axes it is left to propagation, or replicated."""
-    axes, given = target.given.dims[place], target.given
+    """Open one dimension to further axes, or close it; without axes it is left to propagation, or replicated."""
+    axes, requested = target.given.dims[place], target.given
     if not axes:
-        return unless_empty(target, given.with_dim(place, None if is_open else ()))
-    flags = given.open or (False,) * len(given.dims)
-    return replace(given, open=(*flags[:place], is_open, *flags[place + 1 :]))
+        return none_if_empty(target, requested.with_dim(place, None if is_open else ()))
+    flags = requested.open or (False,) * len(requested.dims)
+    return replace(requested, open=(*flags[:place], is_open, *flags[place + 1 :]))
 
 
 def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
@@ -161,18 +153,17 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
 
 
 def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
-    """A sharding with the sum over an axis left undone (unreduced), or done again. What is left to propagation is closed at its present
-    sharding: an open value would be gathered whole."""
+    """Leave the sum over an axis unreduced, or complete it; open dimensions are closed, else XLA gathers them."""
     target, axis = resolve_target(gesture, plan, report), gesture.axis
     if not target.is_value:
         raise LayoutError(
             f"`{target.subject}` cannot be a partial sum over `{axis}`: {COMPLETE_SUMS_REASON}.",
             ["set the partial sum on an intermediate value, in Values", "split one of its dimensions over the axis"],
         )
-    others = tuple(each for each in target.given.unreduced if each != axis)
+    others = tuple(other for other in target.given.unreduced if other != axis)
     if not gesture.left:
-        return target.edit(unless_empty(target, replace(target.given, unreduced=others)))
-    dims = tuple(now if asked is None else asked for asked, now in zip(target.given.dims, target.axes, strict=True))
+        return target.edit(none_if_empty(target, replace(target.given, unreduced=others)))
+    dims = tuple(now if requested is None else requested for requested, now in zip(target.given.dims, target.axes, strict=True))
     place = next((place for place, axes in enumerate(dims) if axis in axes), None)
     if place is not None:
         name = target.dim_name(place)
@@ -180,12 +171,11 @@ def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edi
             f"`{target.subject}` has `{name}` on mesh axis `{axis}`: each device there holds a shard, not a partial sum.",
             [f"leave `{name}` whole first", "choose an axis that shards none of its dimensions"],
         )
-    kept = tuple(each for each in target.given.replicated if each != axis)
-    return target.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
+    replicated = tuple(other for other in target.given.replicated if other != axis)
+    return target.edit(Sharding(dims, replicated=replicated, unreduced=(*others, axis)))
 
 
 def _other_place(name: str, plan: Plan) -> str:
-    """The other value as a person names it: `@` before a value may be left out."""
     name = name.strip()
     is_argument = any(matches(name, tensor.path) for tensor in plan.program.arguments)
     return name if name.startswith("@") or is_argument or not name else f"@{name}"
@@ -195,7 +185,7 @@ ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
     [
         means(OpenGesture, open_edit),
         means(RoundGesture, _set_priority),
-        means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, resolve_target(gesture, plan, report))),
+        means(KeepOutGesture, lambda gesture, plan, report: exclude_axis_edit(gesture, resolve_target(gesture, plan, report))),
         means(UnreducedGesture, _set_unreduced),
         means(GroupGesture, _group),
         means(BarrierGesture, _barrier),

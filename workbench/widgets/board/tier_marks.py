@@ -1,4 +1,4 @@
-"""How the board shows a figure: the mark of its tier, the line on how settled the present ones are, and a key figure's record."""
+"""Presentation of figures on the board: tier marks, the settling line, and the key figure record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from workbench.session.figure_tiers import SettlingState
 from workbench.widgets.glossary.plan_terms import TIERS
 
 SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
-"""What each tier is, for a tooltip."""
+"""Tooltip of each tier."""
 _OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from the bytes sent
 _TIMES = ("predicted", "mfu")
 
 
 def tier_of(key: str, report: Report) -> str:
-    """The tier of a key figure: what is computed from Shardy's placement stays planned, what is sent is the partitioner's."""
+    """Return the tier of a key figure: `planned` if it follows from Shardy's placement, else the report's."""
     if key == "measured":
         return "measured"
-    if report.plan.pipeline is not None:  # its stages are planned block by block; the partitioner's answer is of the program as one
+    if report.plan.pipeline is not None:  # stages are planned block by block; the partitioner sees only the whole program
         return "planned"
     if key == "memory" or (key in _TIMES and report.has_compiled_times) or (key == "sent" and report.is_scheduled):
         return report.tier
@@ -26,9 +26,9 @@ def tier_of(key: str, report: Report) -> str:
 
 
 def source_of(tier: str, report: Report) -> str:
-    """Who computed a figure of this tier: figures of two compilers are no more alike than those of two tiers."""
-    asked = {"partitioned": report.prediction.partitioned, "compiled": report.compiled}.get(tier)
-    return f"{tier} by {asked.compiler}" if asked is not None else tier
+    """Return the source of a figure: figures of two compilers are as different as those of two tiers."""
+    result = {"partitioned": report.prediction.partitioned, "compiled": report.compiled}.get(tier)
+    return f"{tier} by {result.compiler}" if result is not None else tier
 
 
 def settles(key: str) -> bool:
@@ -37,17 +37,15 @@ def settles(key: str) -> bool:
 
 
 def mark_of(tier: str) -> dict[str, str]:
-    """A tier as the front end marks it."""
     return {"key": tier, "label": tier.capitalize(), "title": SAYS[tier]} if tier else {}
 
 
 def fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> dict[str, Any]:
-    """A figure of a run or of a compilation, as the front end shows it."""
     return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
 
 
 def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:
-    """The line under the figures; without a `settling_state` where no partitioner is asked."""
+    """Return the line under the figures; `settling_state` is `None` without a partitioner."""
     return {
         "mark": mark_of(tier_of("memory", report)),
         "text": _text(settling_state, report),
@@ -78,11 +76,12 @@ def _text(settling_state: SettlingState | None, report: Report) -> str:
 class Figure:
     """One key figure.
 
-    - `parts` of its bar; `apart`: what is shown beside it and is no part of the figure; `limit`: where the bar should end;
+    - `parts` of its bar; `apart`: a quantity shown beside the bar and not part of the figure; `limit`: where the bar
+      should end;
     - `tier` of the figure; `tiers`: the same number as compiled or measured;
-    - `source`: who computed it, `planned` or the compiler; only figures of one source are subtracted;
-    - `range`: the interval that holds nine of ten true figures, `bounds` its ends; empty where it is settled or unknown;
-    - less is better, unless `more_is_better`.
+    - `source`: `planned` or the compiler; only figures of one source are subtracted;
+    - `range`: text of the interval with 90 % coverage, `bounds` its ends; empty if settled or unknown;
+    - lower is better, unless `more_is_better`.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""The view state of one board: its tab, what is selected, folded and opened, and the last question. It changes no plan."""
+"""The view state of one board: tab, selection, folding, and the last question. It changes no plan."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,9 +29,12 @@ from workbench.widgets.tabs.shown_stage import Views
 
 
 class Sight:
-    """The view state. `selected` is the path that every view marks; empty for none. `trial` is a pipeline being dragged, of the last
-    gesture alone. `asked` are the names of the pictures whose other forms were asked for since the tab was opened; `opened` is the section
-    that was open last in each view."""
+    """The view state.
+
+    `selected` is the path that every view marks, empty for none; `trial` is a pipeline being dragged, kept for one
+    gesture; `asked` are the pictures whose other forms were requested since the tab was opened; `opened` maps each view
+    to its last open section.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -43,7 +46,7 @@ class Sight:
         self.trial: PipelineReport | None = None
 
     def handlers(self) -> Handlers:
-        """Its handlers; the tables change after each."""
+        """Gesture handlers; the tables change after each."""
         return dict(
             [
                 on(TabGesture, self._open),
@@ -65,7 +68,6 @@ class Sight:
         )
 
     def is_asked(self, name: str) -> bool:
-        """Whether the text of this picture is wanted, and the SVG behind its charts."""
         return name in self.asked
 
     @property
@@ -76,18 +78,18 @@ class Sight:
         vars(self).update(changed)
 
     def _open(self, gesture: TabGesture) -> None:
-        if gesture.tab != self.tab:
+        section = section_of(gesture.tab)  # of an old link, another tab than the one that it names
+        if section.key != self.tab:
             self.asked = frozenset()
-        self.tab, self.search = gesture.tab, gesture.search
-        section = section_of(gesture.tab)
+        self.tab, self.search = section.key, gesture.search
         self.opened[section.view] = section.key
 
 
-# Which gesture of which view was answered last. A host may lose a message: the page then asks again, and nothing is done twice.
+# The last answered gesture of each view. A host may lose a message: the page then asks again, and nothing is done twice.
 
 
 class Answers:
-    """Identifies the gesture that a state answers: `last`, and `revision`, which counts how often the same state was sent again."""
+    """Identifies the gesture that a state answers: `last`, and `revision`, which counts repeated sends of one state."""
 
     def __init__(self) -> None:
         self.last: dict[str, Any] = {"view": "", "seq": 0}
@@ -95,7 +97,7 @@ class Answers:
         self._done: dict[str, int] = {}  # the last gesture of each view
 
     def begin(self, message: Message) -> bool:
-        """Begin to answer this gesture; whether there is something to do for it, or the present state is only to be sent again."""
+        """Record a gesture; `False` if only the present state is to be sent again."""
         self.last = {"view": str(message.get("view", ""))[:40], "seq": message.get("seq", 0)}
         view, number = self.last["view"], self.last["seq"]
         if message.get("verb") == RefreshGesture.verb or (message.get("again") and self._done.get(view) == number):

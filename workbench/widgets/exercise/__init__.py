@@ -1,1 +1,1 @@
-"""An exercise on the board: its questions, and what the plan on the board meets of one."""
+"""The exercise panel: questions, and the goals that the plan on the board meets."""

@@ -1,4 +1,4 @@
-"""What was answered to the questions of one exercise, on all boards that share it."""
+"""Answers to one exercise, shared by all boards that show it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,11 +9,12 @@ from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, Goal, PlanQuestion, Verdict
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
+from workbench.widgets.shared_states import SharedList
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer to a question, a plan or a text, the number of the try, and the verdict."""
+    """An answer to a question (a plan or a text), the number of the attempt, and the verdict."""
 
     question: str
     answer: Any
@@ -22,22 +23,33 @@ class Answered:
 
 
 class HandingIn(Protocol):
-    """Whoever keeps answers: a class's server. Its methods are called on the board's thread."""
+    """Recorder of answers, such as a class server. Its methods are called on the board's thread."""
 
     def verify(self) -> None:
-        """Raises `WorkbenchError` for somebody who may not answer here."""
+        """Raise `WorkbenchError` if this user may not answer here."""
 
     def counts(self) -> bool:
-        """Whether an answer is a try of those whose exercise it is; a teacher's is not."""
+        """Whether an answer counts as an attempt; a teacher's does not."""
 
     def hand_in(self, answered: Answered) -> None:
-        """Keep an answer that counts."""
+        """Record an answer that counts."""
+
+
+class LessonShown(Protocol):
+    """The text of a lesson beside a board; `blocks` is another list after each output."""
+
+    blocks: SharedList
+
+    def begin(self, show: Callable[[], None]) -> None:
+        """Run its cells in a thread, and call `show` there after each output."""
+
+    def state(self) -> dict[str, Any]:
+        """The lesson without its blocks as JSON."""
 
 
 @dataclass
 class Attempts:
-    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text; `counted` is
-    the last answer that was a try. `ticks` are the goals of a report."""
+    """Attempts at one question; `of` is the subject of the last verdict, `counted` the last counted answer."""
 
     count: int = 0
     verdict: Verdict | None = None
@@ -48,22 +60,22 @@ class Attempts:
 
 
 class ExerciseProgress:
-    """`attempts` by the name of the question; `checking` is the question whose answer is being checked, one at a time."""
+    """Progress of an exercise: `attempts` by question; `checking` is the question being checked, one at a time."""
 
     def __init__(self, exercise: Exercise) -> None:
         self.exercise, self.checking = exercise, ""
-        self.attempts = {each.name: Attempts() for each in exercise.questions}
+        self.attempts = {question.name: Attempts() for question in exercise.questions}
         self._judged: Report | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def restore(self, tried: Iterable[tuple[str, int, bool]]) -> None:
-        """What is known from before: questions, how often each was tried, and whether with success."""
+        """Restore earlier attempts: question, number of attempts, and success."""
         for name, count, is_done in tried:
             if name in self.attempts:
                 self.attempts[name].count, self.attempts[name].is_done = count, is_done
 
     def learn(self, answered: Answered, counts: bool) -> None:
-        """An answer was checked; one that does not `count` leaves the number of tries as it is, and nothing done."""
+        """Record a checked answer; one that does not count leaves the number of attempts and the success unchanged."""
         attempts = self.attempts[answered.question]
         attempts.verdict, attempts.of = answered.verdict, answered.answer
         if counts:
@@ -74,7 +86,7 @@ class ExerciseProgress:
             listener()
 
     def ticks(self, question: PlanQuestion, report: Report) -> tuple[str, list[dict[str, Any]]]:
-        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report."""
+        """Return why the plan is no valid answer, and the state of each goal; cached per report."""
         attempts = self.attempts[question.name]
         if attempts.ticks is None or attempts.ticks[0] is not report:
             about, goals = goal_ticks(question, self.planned(report), report)
@@ -82,31 +94,30 @@ class ExerciseProgress:
         return attempts.ticks[2], attempts.ticks[1]
 
     def planned(self, report: Report) -> Report:
-        """The planned report of the plan, made once: its figures settle tier by tier."""
+        """Return the planned report of the plan, cached because its figures settle tier by tier."""
         if self._judged is None or self._judged.plan is not report.plan:
             self._judged = report if report.tier == "planned" else analyze(report.plan)
         return self._judged
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call it when an answer was checked; returns what ends that."""
+        """Call `listener` after each checked answer; the result unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
 
-# The goals of a question, ticked for the plan on a board.
+# The goals of a question for the plan on a board.
 
 
 def goal_ticks(question: PlanQuestion, planned: Report, settled: Report) -> tuple[str, list[dict[str, Any]]]:
-    """Why the plan is no answer to the question, and each goal with whether it is met.
+    """Return why the plan is no valid answer, and the state of each goal.
 
-    Goals are judged by the planned figures, as a grader judges them, and by the settled ones where only those know: all see the same.
+    Planned figures decide, as for a grader; settled ones only where necessary, so that all users see the same.
     """
     about = next(iter(question.differences(settled.plan)), "")
-    return about, [_goal_state(each.goal, (planned, settled), question.plan, about) for each in question.goals]
+    return about, [_goal_state(entry.goal, (planned, settled), question.plan, about) for entry in question.goals]
 
 
 def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str) -> dict[str, Any]:
-    """A goal, whether it is met (`None`: not known yet), and why not, by the first report that knows it."""
     text, report = goal.describe(), next(filter(goal.is_quick, reports), None)
     if about or report is None:
         return {

@@ -1,1 +1,1 @@
-"""The search for a plan on the board: what is wanted, how far it is, the plans found, and why."""
+"""The search panel: its form, its progress, the plans found, and their explanations."""

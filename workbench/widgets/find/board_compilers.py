@@ -1,4 +1,4 @@
-"""XLA's partitioner and the compiler of the hardware as a board has them, for a thread that waits for their answers."""
+"""The board's access to XLA's partitioner and the hardware's compiler, for a thread that waits for their answers."""
 
 import logging
 from collections.abc import Callable
@@ -24,10 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class BoardCompilers:
-    """One question at a time: the partitioner is the one that settles the board's figures, once the board has one; compilations are the
-    runner's, in its queue.
+    """Answers one query at a time by the board's partitioner, or by the runner in its queue.
 
-    `defer(work)` moves work from threads to the host's event loop, where `changed()` is called when the compiler has gone on: `stage`.
+    `defer(work)` moves work to the host's event loop, where `changed()` is called when `stage` changes.
     """
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
@@ -41,7 +40,7 @@ class BoardCompilers:
         return Compilers(self._partition, self._compile)
 
     def give_up(self) -> None:
-        """Stop the question under way, which is refused then."""
+        """Cancel the present query, which then raises `EngineError`."""
         if self._waiting is not None:
             answer, cancel = self._waiting
             answer.cancel()
@@ -51,9 +50,9 @@ class BoardCompilers:
         partitioner = self.partitioner
         if partitioner is None:
             raise PartitionError(NO_PARTITIONER)
-        asked, answer = partitioner.ask(plan, plan.hardware), Future[Partitioned]()
-        asked.add_done_callback(lambda done: _pass_on(done, answer))
-        return self._wait(answer, lambda: partitioner.cancel(asked))
+        request, answer = partitioner.ask(plan, plan.hardware), Future[Partitioned]()
+        request.add_done_callback(lambda done: _pass_on(done, answer))
+        return self._wait(answer, lambda: partitioner.cancel(request))
 
     def _compile(self, plan: Plan) -> Compiled:
         if self._runner is None:
@@ -97,7 +96,6 @@ class BoardCompilers:
 
 
 def _pass_on(done: "Future[T]", answer: "Future[T]") -> None:
-    """Hand the outcome of one future to another, unless that one has ended."""
     if not answer.done():
         if done.cancelled():
             answer.cancel()

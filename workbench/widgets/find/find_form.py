@@ -1,4 +1,4 @@
-"""What a search is to look for: a sentence of goal, hardware and limit, and options; as they are typed, and as the search takes them."""
+"""The search form: a sentence of goal, hardware and limit, and options; as JSON fields and as search arguments."""
 
 import math
 import re
@@ -27,9 +27,9 @@ MOST_SECONDS = 3600
 MOST_TOKENS = 10**18
 DAY = 86400.0
 ALL_LAYOUTS = "all"
-"""The choice of all layouts that apply, not of the known recipes alone."""
+"""Form value: all layouts that apply, not only the known recipes."""
 ANY = "any"
-"""The choice of all that there is, where a search has a usual one by itself."""
+"""Form value: every option, where the search has a narrower default."""
 _AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
 _COUNTS = re.compile(r"\d+(?:\s*(?:,|\bor\b)\s*\d+)*(?=[\s,]|$)")
 _DOLLARS = re.compile(r"\$\s*(\d[\d,]*(?:\.\d+)?)|(\d[\d,]*(?:\.\d+)?)\s*\$")
@@ -40,7 +40,7 @@ _LIMITS = ["write `40 GiB` a device", "`250 ms` a step", "`$900` for 1,000 steps
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """What `make_space` and `read_requirements` are to be given: a plan and its `choices`, limits and pins."""
+    """Arguments of `make_space` and `read_requirements`: a plan with its `choices`, limits and pins."""
 
     plan: Plan
     choices: dict[str, Any]
@@ -52,13 +52,13 @@ class SearchTask:
 
 
 def first_form(plan: Plan) -> FindGesture:
-    """The form for a plan before anything was typed: as many devices of its kind as it has, everything else to be chosen."""
+    """Return the initial form: the plan's number and kind of devices, everything else open."""
     hardware = plan.hardware
     return FindGesture(on=f"{hardware.size} {hardware.chip.name}" if hardware else f"{plan.mesh.size}")
 
 
 def read_task(form: FindGesture, plan: Plan) -> SearchTask:
-    """The task that a form describes. Raises `WorkbenchError` for what was mistyped."""
+    """Parse a form into a search task. Raises `WorkbenchError` for invalid text."""
     names, sizes = _read_axes(form.axes)
     choices = _read_devices(form.on, plan) | {"keep": form.keep, **_read_layouts(form), **({"wide": True} if form.wide else {})}
     choices |= _read_rare_choices(form)
@@ -69,33 +69,32 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
 
 
 def _read_devices(text: str, plan: Plan) -> dict[str, Any]:
-    """The choice of devices, `64 TPU v5p`, `64, 128 or 256` of the plan's kind, `TPU v5p 4x4x4`; the plan's own hardware stays where its
-    kind and number are typed. Raises `WorkbenchError` for what is neither."""
+    """Parse the devices: `64 TPU v5p`, `64, 128 or 256`, `TPU v5p 4x4x4`. Raises `WorkbenchError`."""
     shown = text.strip()
     try:
         whole = parse_hardware(shown)
     except HardwareError:
         whole = None
-    found = _COUNTS.match(shown)
-    kind = shown[found.end() :].partition(",")[0].strip() if found else ""
-    if whole is not None and (found is None or kind not in default_catalogue()):  # `2 nodes of 8 H100`
+    match = _COUNTS.match(shown)
+    kind = shown[match.end() :].partition(",")[0].strip() if match else ""
+    if whole is not None and (match is None or kind not in default_catalogue()):  # `2 nodes of 8 H100`
         return {} if whole == plan.hardware else {"hardware": whole}
-    if found is None:
+    if match is None:
         ways = [f"write {plan.mesh.size:,}", "write `64 TPU v5p`", "write several: `64, 128 or 256`"]
         raise SearchError(f"`{shown[:40]}` is not a number of devices." if shown else "The number of devices is missing.", ways)
-    counts = _read_counts(found[0], "number of devices")
-    own, (_, comma, options) = plan.hardware, shown[found.end() :].partition(",")
-    if own is None or kind not in ("", own.chip.name):
+    counts = _read_counts(match[0], "number of devices")
+    present, (_, comma, options) = plan.hardware, shown[match.end() :].partition(",")
+    if present is None or kind not in ("", present.chip.name):
         return {"devices": counts, **({"hardware": kind + comma + options} if kind else {})}
-    hardware = parse_hardware(f"{own}, {options}") if options else own
-    size = {} if counts == (own.size,) else {"devices": counts}
+    hardware = parse_hardware(f"{present}, {options}") if options else present
+    size = {} if counts == (present.size,) else {"devices": counts}
     return {**size, "hardware": hardware} if size or options else {}
 
 
 def _read_limits(text: str, plan: Plan) -> dict[str, tuple[float | str, str]]:
-    """The limits by their figures, each with its text: `40 GiB, 250 ms, $900`. Raises `SearchError` for what is none."""
-    parts = [each.strip() for each in re.split(r",\s+|;|\band\b", text) if each.strip()]
-    return dict(_read_limit(each, plan) for each in parts)
+    """Parse limits (`40 GiB, 250 ms, $900`) into figures, each with its text. Raises `SearchError`."""
+    parts = [part.strip() for part in re.split(r",\s+|;|\band\b", text) if part.strip()]
+    return dict(_read_limit(part, plan) for part in parts)
 
 
 def _read_limit(text: str, plan: Plan) -> tuple[str, tuple[float | str, str]]:
@@ -114,8 +113,7 @@ def _read_limit(text: str, plan: Plan) -> tuple[str, tuple[float | str, str]]:
 
 
 def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
-    """What a search chooses from only where it is said: precisions, what the host may keep, less usual remats, and rules for the boundaries
-    of stages."""
+    """Return choices made only on request: precisions, offloading, unusual remats, boundary rules."""
     precisions = {"precisions": tuple(form.precision.split("|"))} if form.precision else {}
     offloads = {"offloads": OFFLOADS} if form.offload else {}
     rules = {"boundaries": BOUNDARIES if form.boundaries == ANY else (form.boundaries,)} if form.boundaries else {}
@@ -124,12 +122,12 @@ def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
 
 
 def _read_layouts(form: FindGesture) -> dict[str, str]:
-    """The layouts to choose from, where it is not a known recipe; one by name is pinned among all."""
+    """Return the set of layouts; a layout named in the form is pinned among all of them."""
     return {"layouts": form.layout if form.layout in (PER_OPERATION, PER_STAGE) else ALL_LAYOUTS} if form.layout else {}
 
 
 def _read_pins(form: FindGesture) -> dict[str, Any]:
-    """The decisions that the form fixes, beside sizes of mesh axes."""
+    """Return the decisions fixed by the form, except for sizes of mesh axes."""
     layout = "" if form.layout == ALL_LAYOUTS else form.layout
     pins = {
         "layout": layout,
@@ -144,25 +142,25 @@ def _read_pins(form: FindGesture) -> dict[str, Any]:
 
 
 def _read_counts(text: str, what: str) -> tuple[int, ...]:
-    """Numbers to choose from, `64, 128 or 256`; none where nothing is typed."""
-    return tuple(whole_number(each, what) for each in re.split(r"[\s,]+|or", text) if each)
+    """Parse numbers to choose from, `64, 128 or 256`; empty for an empty text."""
+    return tuple(whole_number(word, what) for word in re.split(r"[\s,]+|or", text) if word)
 
 
 def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Names of mesh axes beside the stages', and the sizes of those that are fixed; `data` and `model` where none are named."""
+    """Parse the names of mesh axes besides the stage axis, and the fixed sizes; `data` and `model` by default."""
     names, sizes = [], {}
     for word in re.split(r"[\s,]+", text.strip() or "data model"):
-        found = _AXIS.fullmatch(word)
-        if found is None:
+        match = _AXIS.fullmatch(word)
+        if match is None:
             raise SearchError(f"`{word[:40]}` is not a mesh axis.", ["write `data model`, or `data model:8` to fix a size"])
-        name, size = found.groups()
+        name, size = match.groups()
         names.append(name)
         if size:
             sizes[name] = int(size)
     return tuple(dict.fromkeys(name for name in names if name != "stage")), sizes
 
 
-# A form with one decision fixed as a plan has it, or with a requirement given up as far as is needed.
+# Forms with one decision pinned to that of a plan, or with one requirement relaxed.
 
 PINS: Mapping[str, Callable[[PlanCandidate], dict[str, str]]] = {
     "mesh": lambda plan: {
@@ -175,20 +173,20 @@ PINS: Mapping[str, Callable[[PlanCandidate], dict[str, str]]] = {
     "pipeline": lambda plan: {"schedule": plan.schedule, "micro_batches": str(plan.micro_batches)},
     "offload": lambda plan: {"offload": plan.offload},
 }
-"""The fields that fix a decision as a candidate has it."""
+"""Form fields that pin each decision to that of a candidate."""
 _OPEN = {"stage": "stages", "micro_batches": "micro_batches", **{name: name for name in ("schedule", "layout", "zero", "remat", "offload")}}
-"""The field of a pinned decision, which leaves it open where it is empty."""
+"""Form field of each decision; an empty field leaves the decision open."""
 
 
 def pin_form(form: FindGesture, decision: str, candidate: PlanCandidate) -> FindGesture:
-    """The form with a decision of a candidate fixed. Raises `SearchError` for one that no field fixes."""
+    """Pin a decision to that of a candidate. Raises `SearchError` for a decision without a field."""
     if decision not in PINS:
         raise SearchError(f"There is no decision `{decision[:20]}` to pin.", ["search again"])
     return replace(form, **PINS[decision](candidate))  # type: ignore[arg-type]
 
 
 def relax_form(form: FindGesture, plan: Plan, requirement: Requirement, weakened: Requirement) -> FindGesture:
-    """The form with one requirement given up as far as is needed: a higher limit, or a choice left open."""
+    """Relax one requirement as far as necessary: a higher limit, or an open choice."""
     if isinstance(weakened, AtMost):
         limits = {name: text for name, (_, text) in _read_limits(form.limit, plan).items()}
         return replace(form, limit=", ".join((limits | {weakened.figure: _limit_text(weakened)}).values()))
@@ -200,7 +198,6 @@ def relax_form(form: FindGesture, plan: Plan, requirement: Requirement, weakened
 
 
 def _limit_text(limit: AtMost) -> str:
-    """A limit as a person types it, never less."""
     match limit.figure:
         case "seconds":
             return f"{math.ceil(limit.limit * 1e7) / 1e4:g} ms"
@@ -210,16 +207,16 @@ def _limit_text(limit: AtMost) -> str:
 
 
 def round_up_bytes(count: float) -> str:
-    """Bytes as a person types them, never less.
+    """Format bytes as a user types them, rounded up.
 
     >>> round_up_bytes(1_234_567), round_up_bytes(16 << 30)
     ('1.18 MiB', '16 GiB')
     """
-    unit, size = next((each for each in _UNITS if count >= each[1]), _UNITS[-1])
+    unit, size = next((entry for entry in _UNITS if count >= entry[1]), _UNITS[-1])
     return f"{math.ceil(count / size * 100) / 100:g} {unit}"
 
 
-# The fields as JSON: those of the sentence in the empty group, then the options, group by group.
+# The fields as JSON: the sentence in the empty group, then the options, group by group.
 
 Field = dict[str, Any]
 
@@ -251,7 +248,7 @@ UNTILS = (("complete", "front complete"), ("proved", "optimum proved"))
 OBJECTIVES = (("seconds", "fastest"), ("dollars", "cheapest"), ("devices", "fewest devices"), ("memory", "least memory"))
 PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
 BETWEEN = (AS_TRACED, "bfloat16")
-"""The precisions that are chosen from where they are to be chosen."""
+"""Precisions that the search may choose between."""
 OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
 _LAYOUTS = (("", "any recipe"), (ALL_LAYOUTS, "any"))
 BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
@@ -259,7 +256,7 @@ _SENTENCE = ("on", "objective", "limit")
 
 
 def form_fields(form: FindGesture, plan: Plan, space: SearchSpace | None) -> list[Field]:
-    """All fields, each with its group; those of the empty group are the sentence."""
+    """Return all fields with their groups; the empty group is the sentence."""
     end = [_text("within", "Time limit (s)", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
     groups = (
         ("", _sentence_fields(form, plan)),
@@ -267,19 +264,21 @@ def form_fields(form: FindGesture, plan: Plan, space: SearchSpace | None) -> lis
         ("Advanced", _more_fields(form, plan)),
         ("Search", end),
     )
-    return [{**each, "group": group} for group, shown in groups for each in shown]
+    return [{**entry, "group": group} for group, shown in groups for entry in shown]
 
 
 def count_options(form: FindGesture) -> int:
-    """How many options are not as they are by default."""
+    """Count the options that differ from their defaults."""
     default = FindGesture()
-    return sum(getattr(form, each.name) != getattr(default, each.name) for each in fields(form) if each.name not in (*_SENTENCE, "zone"))
+    return sum(
+        getattr(form, option.name) != getattr(default, option.name) for option in fields(form) if option.name not in (*_SENTENCE, "zone")
+    )
 
 
 def _sentence_fields(form: FindGesture, plan: Plan) -> list[Field]:
     memory = f"fits in {format_bytes(plan.hardware.chip.memory)}" if plan.hardware else "fits in memory"
     count = plan.hardware.size if plan.hardware else plan.mesh.size
-    kinds = [(f"{count} {each}", "") for each in default_catalogue().entries]
+    kinds = [(f"{count} {name}", "") for name in default_catalogue().entries]
     return [
         _select("objective", "Find the", form.objective, OBJECTIVES),
         {**_text("on", "on", form.on, "64 TPU v5p", 22, _ON), "options": _options(kinds)},
@@ -288,29 +287,31 @@ def _sentence_fields(form: FindGesture, plan: Plan) -> list[Field]:
 
 
 def _fixed_fields(form: FindGesture, space: SearchSpace | None) -> list[Field]:
-    known = [PER_OPERATION, PER_STAGE, *(each.name for each in space.layouts)] if space else [PER_OPERATION, PER_STAGE]
-    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
-    zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
-    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ").removeprefix("with ") for each in REMATS}
-    remats = [("", "any"), *((each, text) for each, text in texts.items() if each != AS_TRACED)]
-    schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
+    names = [PER_OPERATION, PER_STAGE, *(value.name for value in space.layouts)] if space else [PER_OPERATION, PER_STAGE]
+    layouts = list(dict.fromkeys([*names, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
+    zeros = [("", "any"), *((value, value.replace("zero_", "ZeRO ")) for value in ZEROS)]
+    texts = {
+        value: PlanCandidate("", (), "", remat=value).describe("remat").removeprefix("remat ").removeprefix("with ") for value in REMATS
+    }
+    remats = [("", "any"), *((value, text) for value, text in texts.items() if value != AS_TRACED)]
+    schedules = [("", "any"), *((value, value) for value in SCHEDULES)]
     return [
         _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
         _text("stages", "Stages", form.stages, "any", 6, _STAGES),
         _select("schedule", "Schedule", form.schedule, schedules),
         _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
-        _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
+        _select("layout", "Layout", form.layout, [*_LAYOUTS, *((value, value) for value in layouts)], _LAYOUT),
         _select("zero", "ZeRO", form.zero, zeros),
         _select("remat", "Remat", form.remat, remats, _REMAT),
     ]
 
 
 def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:
-    """What is rarely chosen: the first option of each is what a search does by itself."""
-    own = str(plan.program.precision)
+    """Return rarely used fields; the first option of each is the search's default."""
+    present = str(plan.program.precision)
     between = [("|".join(BETWEEN), " or ".join(BETWEEN))]
-    precisions = [("", own), *between, *((each, text) for each, text in PRECISIONS if each != own)]
-    boundaries = [("", "default"), (ANY, "any"), *((each, BOUNDARY_TEXTS[each]) for each in BOUNDARIES)]
+    precisions = [("", present), *between, *((value, text) for value, text in PRECISIONS if value != present)]
+    boundaries = [("", "default"), (ANY, "any"), *((value, BOUNDARY_TEXTS[value]) for value in BOUNDARIES)]
     return [
         _select("precision", "Precision", form.precision, precisions, _PRECISION),
         _select("offload", "Optimiser's state", form.offload, [("", "default"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),

@@ -1,10 +1,8 @@
-"""The search beside the board: its gestures, its tab, and where news of it is seen."""
+"""The search panel of a board: its gestures, its tab, and the publication of progress."""
 
 from collections.abc import Callable
 
-from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.session.figure_tiers import Partitioner
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Part
@@ -28,7 +26,7 @@ from workbench.widgets.tabs.table_blocks import Block
 
 
 class FindPanel:
-    """The search of one board. `show(part)` publishes a part of the board; `is_seen()` says whether the tab is open."""
+    """The search of one board. `show(part)` publishes a part of the board; `is_seen()` tells whether the tab is open."""
 
     def __init__(
         self, session: Session, runner: Runner | None, defer: Defer, show: Callable[[Part], None], is_seen: Callable[[], bool]
@@ -37,13 +35,7 @@ class FindPanel:
         self.finder = Finder(runner, defer, self._show_news)
         self._shown_badge = ""
 
-    @property
-    def badge(self) -> str:
-        """What the tab carries."""
-        return self.finder.badge
-
     def handlers(self) -> Handlers:
-        """Its handlers: each searches from, or changes, the present plan; they raise `WorkbenchError` for what is not there any more."""
         session, finder = self._session, self.finder
         return dict(
             [
@@ -60,20 +52,7 @@ class FindPanel:
         )
 
     def blocks(self, report: Report, background: BackgroundQueries | None) -> list[Block]:
-        """The tab, for the present plan's report."""
         return find_blocks(self.finder, report, background)
-
-    def expect(self, plan: Plan) -> None:
-        """The form is seen: a search of this plan is likely."""
-        self.finder.expect(plan)
-
-    def use_partitioner(self, partitioner: Partitioner) -> None:
-        """XLA's partitioner can be asked from now on."""
-        self.finder.compilers.partitioner = partitioner
-
-    def close(self) -> None:
-        """Nobody watches any more."""
-        self.finder.close()
 
     def _take(self, gesture: TakeFoundGesture) -> None:
         edit = self.finder.take(gesture.plan, self._session.plan)
@@ -81,9 +60,8 @@ class FindPanel:
             self._session.apply(edit)
 
     def _show_news(self) -> None:
-        """News are published where they are seen, and on the tab when a search begins and ends."""
         if self._is_seen():
             self._show("table")
-        if self.badge != self._shown_badge:
-            self._shown_badge = self.badge
+        if self.finder.badge != self._shown_badge:
+            self._shown_badge = self.finder.badge
             self._show("board")

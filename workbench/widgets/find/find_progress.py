@@ -1,4 +1,4 @@
-"""How far the search of a board is: a value that each event of its process replaces."""
+"""Progress of a board's search: an immutable value, replaced on each event of the search process."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -9,9 +9,9 @@ from workbench.reports.run_events import Cancelled, Failed
 from workbench.reports.verified_plan import TierName
 from workbench.search.background_verifier import Verified
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import Clash
+from workbench.search.requirement_conflicts import RequirementConflict
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
-from workbench.search.search_figures import Figures, ParetoFront
+from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
     FoundEntries,
     PlanExplained,
@@ -31,15 +31,17 @@ class FindProgress:
     """A search of one board.
 
     - `phase`: `idle`, `preparing` (the program is traced), `searching`, `done`, `stopped`, `failed`;
-    - `number` of the search, which its events carry; `within`: seconds it may take, `elapsed`: those that have passed before it began;
-    - `origin`: the plan that the search began from, `start` the candidate that it is, if it is one;
-    - `found`: candidates that were planned, the first one first; their places are the numbers that the page knows them by; `tried`
-      are those that an explanation planned, and the search perhaps did not;
-    - `states`: those in which the best plan or the bound changed, the last one `state`;
-    - `verified`: what the compilers said; `is_checking`: whether they are asked about plans, `asking` the one and the tier that is awaited;
-    - `chosen`: a candidate that the page shows; `asked`: the number of the question under way, `explanation` the last answer, `than` the
-      candidate that its ledger begins at;
-    - `message`, `ways_out`: what went wrong.
+    - `number` of the search, carried by its events; `within`: time limit in seconds, which begins with the first
+      `state`; `elapsed`: seconds of the start-up before it;
+    - `origin`: the plan at the start of the search, `start` its candidate, if it is in the space;
+    - `found`: planned candidates in order of discovery, their indices are the numbers that the page uses; `tried`:
+      candidates planned for an explanation, perhaps not by the search;
+    - `states`: states in which the best plan or the bound changed; the last one is `state`;
+    - `verified`: answers of the compilers; `is_checking`: whether plans are being verified, `asking`: the present plan
+      and tier;
+    - `chosen`: the candidate shown on the page; `asked`: the number of the pending question, `explanation`: the last
+      answer, `than`: the start of its ledger;
+    - `message`, `ways_out`: the last error.
     """
 
     phase: str = "idle"
@@ -56,7 +58,7 @@ class FindProgress:
     verified: Verified = field(default_factory=dict)
     asking: tuple[PlanCandidate, TierName] | None = None
     is_checking: bool = False
-    clash: Clash | None = None
+    clash: RequirementConflict | None = None
     chosen: PlanCandidate | None = None
     asked: int = 0
     than: PlanCandidate | None = None
@@ -70,12 +72,12 @@ class FindProgress:
 
     @property
     def state(self) -> SearchState | None:
-        """How far it is, by planned figures."""
+        """The latest state, by planned figures."""
         return self.states[-1] if self.states else None
 
     @cached_property
     def ranked(self) -> SearchState | None:
-        """The same with the front by the best tier known."""
+        """The latest state with the front ranked by the highest known tier."""
         return self.state and replace(self.state, front=rank_front(self.state, self.requirements, self.verified))
 
     @property
@@ -84,51 +86,47 @@ class FindProgress:
 
     @cached_property
     def contenders(self) -> FoundEntries:
-        """The plans that the compilers are asked about."""
+        """The plans to verify with the compilers."""
         objective = self.state.objective if self.state else "seconds"
         return list_contenders(dict(self.found), self.requirements, objective, self.start)
 
     def known(self, candidate: PlanCandidate, planned: Figures) -> KnownFigures:
-        """The figures of a plan by the best tier that has them."""
         return best_known(*self.verified.get(candidate, (planned, None)))
 
     def begin(self, origin: Plan) -> "FindProgress":
-        """A new search from a plan; of the plans found before nothing stays."""
+        """Start a new search from a plan, without any earlier results."""
         return FindProgress(phase="preparing", number=self.number + 1, origin=origin)
 
     def search(self, space: SearchSpace, requirements: tuple[Requirement, ...], start: PlanCandidate | None) -> "FindProgress":
-        """The space is known, and where the plan lies that the search began from; the process searches it."""
         return replace(self, phase="searching", space=space, requirements=requirements, start=start)
 
     def fail(self, message: str, ways_out: tuple[str, ...] = ()) -> "FindProgress":
         return replace(self, phase="failed", message=message, ways_out=ways_out)
 
     def stop(self) -> "FindProgress":
-        """Stopped on request: what was found stays."""
-        return self._ended("stopped", CANCELLED, self.states)
+        return self._ended("stopped", CANCELLED)
 
-    def expire(self, objective: str) -> "FindProgress":
-        """Its time is over: what was found stays."""
-        return self._ended("done", OUT_OF_TIME, self.states or (SearchState(self.within, objective, ParetoFront(), 0.0, 0, 0, 1),))
+    def expire(self) -> "FindProgress":
+        return self._ended("done", OUT_OF_TIME)
 
-    def _ended(self, phase: str, ending: str, states: tuple[SearchState, ...]) -> "FindProgress":
+    def _ended(self, phase: str, ending: str) -> "FindProgress":
         idle = replace(self, asked=0, asking=None, is_checking=False)
-        ended = tuple(replace(each, ending=ending) for each in states[-1:])
-        return replace(idle, phase=phase, states=(*states[:-1], *ended)) if self.running else idle
+        ended = tuple(replace(last, ending=ending) for last in self.states[-1:])
+        return replace(idle, phase=phase, states=(*self.states[:-1], *ended)) if self.running else idle
 
     def after(self, event: SearchEvent) -> "FindProgress":
-        """The search after one event; those of an earlier search change nothing."""
+        """Return the progress after one event; events of an earlier search change nothing."""
         match event:
             case SearchUpdated(update=update) if update.number == self.number and self.phase == "searching":
                 phase = "done" if update.is_over else "searching"
-                found = _extend(self.found, (*update.found, *update.state.front))
+                entries = _extend(self.found, (*update.found, *update.state.front))
                 states = self._with_state(self._with_tried(update.state, self.tried))
-                return replace(self, phase=phase, states=states, found=found, clash=update.clash)
+                return replace(self, phase=phase, states=states, found=entries, clash=update.clash)
             case PlanExplained(explanation=explanation) if explanation.number == self.asked:
-                changes = tuple((each.candidate, each.figures) for each in explanation.changes if each.figures is not None)
-                tried, found = _extend(self.tried, changes), _extend(self.found, changes)
+                changes = tuple((change.candidate, change.figures) for change in explanation.changes if change.figures is not None)
+                tried, entries = _extend(self.tried, changes), _extend(self.found, changes)
                 states = self._with_state(self._with_tried(self.state, changes)) if self.state else ()
-                return replace(self, asked=0, explanation=explanation, tried=tried, found=found, states=states)
+                return replace(self, asked=0, explanation=explanation, tried=tried, found=entries, states=states)
             case SearchRefused(number=number) if number == self.number:
                 return self.fail(event.message, event.ways_out)
             case SearchRefused(number=number) if number == self.asked:
@@ -140,12 +138,11 @@ class FindProgress:
         return self
 
     def _with_state(self, state: SearchState) -> tuple[SearchState, ...]:
-        """The states with another one, in place of the last where neither the best nor the bound changed since."""
+        """Append a state, or replace the last one if neither the best plan nor the bound changed."""
         is_new = self.state is None or (self.state.best, self.state.least) != (state.best, state.least)
         return (*self.states, state) if is_new else (*self.states[:-1], state)
 
     def _with_tried(self, state: SearchState, tried: FoundEntries) -> SearchState:
-        """The state with plans that were tried for an explanation, where they belong on the front."""
         front = state.front
         for candidate, figures in tried:
             if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
@@ -153,21 +150,19 @@ class FindProgress:
         return replace(state, front=front)
 
     def ask(self, number: int, than: PlanCandidate | None) -> "FindProgress":
-        """A question about the chosen plan is under way."""
         return replace(self, asked=number, than=than, explanation=None)
 
     def choose(self, candidate: PlanCandidate | None) -> "FindProgress":
         return replace(self, chosen=candidate, asked=0, explanation=None, than=None)
 
     def number_of(self, candidate: PlanCandidate) -> str:
-        """The number that the page knows a candidate by; empty for one that was not planned in this search."""
-        return next((str(place) for place, (each, _) in enumerate(self.found) if each == candidate), "")
+        """Return the page's number of a candidate; empty for one that this search did not plan."""
+        return next((str(place) for place, (other, _) in enumerate(self.found) if other == candidate), "")
 
     def figures_of(self, candidate: PlanCandidate) -> Figures | None:
-        return next((figures for each, figures in self.found if each == candidate), None)
+        return next((figures for other, figures in self.found if other == candidate), None)
 
 
 def _extend(found: FoundEntries, more: Iterable[tuple[PlanCandidate, Figures]]) -> FoundEntries:
-    """With candidates that are not among those found; each keeps its place."""
-    known = dict(found)
-    return (*found, *((candidate, figures) for candidate, figures in dict(more).items() if candidate not in known))
+    present = dict(found)
+    return (*found, *((candidate, figures) for candidate, figures in dict(more).items() if candidate not in present))

@@ -1,18 +1,19 @@
-"""The tab *Find*: the sentence, how far the search is, the plans as rows, why one stands where it stands, and two charts."""
+"""The *Find* tab: the form, the progress, plans as rows, the explanation of the chosen one, and two charts."""
 
 from typing import Any
 
 from workbench.core.text_tables import count_text
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.search.requirement_conflicts import Relaxation, clash_sentence, relaxation_text
-from workbench.search.requirements import AtMost, against_best_text, present_text
+from workbench.search.present_plan import outside_decision
+from workbench.search.requirement_conflicts import Relaxation, conflict_sentence, relaxation_text
+from workbench.search.requirements import AtMost, against_best_text, present_text, present_ways
 from workbench.search.search_figures import NOMINAL_SECONDS, figures_text
 from workbench.search.search_state import ending_text, nothing_found_text
 from workbench.search.tier_ranks import PlanRow, present_row
 from workbench.visualize import found_plans, search_progress
 from workbench.visualize.charts.front_chart import front_chart
-from workbench.visualize.found_plans import FoundPlan, FrontSigns
+from workbench.visualize.found_plans import FoundPlan, FrontOverlays
 from workbench.visualize.front_axes import Up
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.find.find_form import PINS, count_options, form_fields
@@ -31,13 +32,13 @@ INVITATION = (
 
 
 def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
-    """The tab for the present plan, whose report this is, as at the top of the board; questions are about its prediction."""
+    """Return the tab's blocks for the present plan; questions use the prediction of its report."""
     if not finder.can_find:
         return [note_block(NO_SEARCH)]
     progress = finder.progress
-    known, report = present_figures(finder, report, background), report.prediction
+    figures, report = present_figures(finder, report, background), report.prediction
     present = present_candidate(finder, report, background)
-    rows = rank_rows(progress, report.plan, present, known)
+    rows = rank_rows(progress, report.plan, present, figures)
     blocks = [{**note_block(""), "find": controls_state(finder, report.plan, rows)}]
     if progress.chosen is not None:
         blocks += chosen_blocks(finder, progress.chosen, is_present=progress.chosen == present)
@@ -52,7 +53,6 @@ def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | 
 
 
 def controls_state(finder: Finder, plan: Plan, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
-    """Everything above the rows."""
     progress, form = finder.progress, finder.form_for(plan)
     count = count_options(form)
     return {
@@ -62,20 +62,21 @@ def controls_state(finder: Finder, plan: Plan, rows: tuple[PlanRow, ...]) -> dic
         "fields": form_fields(form, plan, progress.space),
         "options": f"Options ({count} set)" if count else "Options",
         "line": _line(progress),
-        "fraction": round(min(_elapsed(progress) / progress.within, 1.0), 4) if progress.within else 0.0,
+        "fraction": round(min(progress.state.elapsed / progress.within, 1.0), 4) if progress.state else 0.0,
         "gap": _gap(progress),
-        **_present(progress, rows),
-        **_message(progress),
+        **_present(progress, plan, rows),
+        **_message(progress, rows),
         "said": _announcement(progress),
     }
 
 
-def _present(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
-    """Where the present plan stands against the best, in one tier, with a button for each decision that can be pinned."""
-    row, best = present_row(rows), next((each for each in rows if each.is_best), None)
+def _present(progress: FindProgress, plan: Plan, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
+    """Compare the present plan with the best in one tier, with a button for each decision that can be pinned."""
+    outside = _outside(progress, plan, rows)
+    row, best = present_row(rows), next((plan_row for plan_row in rows if plan_row.is_best), None)
     if row is None or best is None or progress.state is None:
-        return {"present": "", "pins": []}
-    now, other = (each.known.figures for each in (row, best))
+        return {"present": f"present plan {outside}" if outside else "", "pins": []}
+    now, other = (plan_row.known.figures for plan_row in (row, best))
     same = row.known.tier == best.known.tier
     text = present_text(now, other, progress.state.objective, progress.requirements) if same else figures_text(now)
     pins = (
@@ -83,24 +84,21 @@ def _present(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any
         if row.candidate is None
         else [act(f"Pin {'ZeRO' if name == 'zero' else name}", PinChoiceGesture(name), title=_PIN) for name in PINS if name != "offload"]
     )
-    return {"present": f"present plan {text}", "pins": pins}
+    return {"present": " · ".join(filter(None, (f"present plan {text}", outside))), "pins": pins}
 
 
 _PIN = "Search again with this choice of the present plan fixed"
 
 
-def _elapsed(progress: FindProgress) -> float:
-    return progress.state.elapsed if progress.state else progress.elapsed
-
-
 def _line(progress: FindProgress) -> str:
-    """`12.4 of 30 s · 37 planned, 264 excluded by bounds`; how the search ended once it has."""
+    """Format the progress, `12.4 of 30 s · 37 planned, 264 excluded by bounds`, or how the search ended."""
     state, checking = progress.state, _checking(progress)
-    time = f"{_elapsed(progress):.1f} of {progress.within:,.0f} s"
-    if state is None or not progress.running:
-        ending = ending_text(state, progress.space.size) if state and progress.space else ""
-        waiting = "tracing the program with each remat" if progress.phase == "preparing" else "starting"
-        return " · ".join(filter(None, (time, waiting if progress.running else ending, checking))) if progress.within else ""
+    if state is None:
+        return f"{_STARTING[progress.phase]}, {progress.elapsed:.0f} s" if progress.running else ""
+    time = f"{state.elapsed:.1f} of {progress.within:,.0f} s"
+    if not progress.running:
+        ending = ending_text(state, progress.space.size) if progress.space else ""
+        return " · ".join(filter(None, (time, ending, checking)))
     counts = f"{state.evaluated:,} planned, {state.bounded:,} excluded by bounds"
     size = f" of {progress.space.size:,} combinations" if progress.space else ""
     looking = state.is_complete and state.best is None
@@ -109,16 +107,21 @@ def _line(progress: FindProgress) -> str:
     return " · ".join(filter(None, (time, f"{counts}{size}", waiting, checking)))
 
 
+_STARTING = {
+    "preparing": "tracing the program with each remat",
+    "searching": "starting the search process and planning the first plan",
+}
+"""Parts of the start-up, before the time limit begins, by the phase of the progress."""
+
+
 def _checking(progress: FindProgress) -> str:
-    """How many of the plans that are ahead XLA has partitioned."""
     if not progress.verified and not progress.is_checking:
         return ""
-    known = sum(each in progress.verified for each, _ in progress.contenders)
-    return f"{known} of {len(progress.contenders)} checked by XLA"
+    checked = sum(candidate in progress.verified for candidate, _ in progress.contenders)
+    return f"{checked} of {len(progress.contenders)} checked by XLA"
 
 
 def _gap(progress: FindProgress) -> dict[str, Any] | None:
-    """The best found, what none can beat, and how much of the way between is closed."""
     state, ranked = progress.state, progress.ranked
     if state is None or ranked is None or ranked.best is None:
         return None
@@ -130,28 +133,39 @@ def _gap(progress: FindProgress) -> dict[str, Any] | None:
     return {"best": best, "text": text, "share": round(1 - state.gap, 4), "proved": state.is_proved}
 
 
-def _message(progress: FindProgress) -> dict[str, Any]:
-    """What went wrong, or what clashes and the buttons that would help; before the first search an invitation."""
+def _message(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
     if progress.message:
         return {"message": progress.message, "tone": "bad", "ways_out": list(progress.ways_out), "acts": []}
     clash = progress.clash
     if clash is not None and clash.is_proved:
-        acts = [act(_relaxation_text(each), RelaxGesture(str(place))) for place, each in enumerate(clash.relaxations)]
+        acts = [act(_relaxation_text(relaxation), RelaxGesture(str(place))) for place, relaxation in enumerate(clash.relaxations)]
         ways = list(map(_relaxed_plan, clash.relaxations))
-        return {"message": clash_sentence(clash), "tone": "bad", "ways_out": ways, "acts": acts}
+        return {"message": conflict_sentence(clash), "tone": "bad", "ways_out": ways, "acts": acts}
     if progress.phase in ("done", "stopped") and progress.state and progress.state.best is None:
         text = nothing_found_text(progress.state, progress.space.size if progress.space else 0)
-        return {"message": text, "tone": "bad", "ways_out": ["search longer"], "acts": []}
+        row = present_row(rows)
+        keep = present_ways(progress.requirements, row.known.figures) if row else []
+        return {"message": text, "tone": "bad", "ways_out": ["search longer", *keep], "acts": []}
     return {"message": INVITATION if progress.number == 0 else _remark(progress), "tone": "muted", "ways_out": [], "acts": []}
 
 
 def _remark(progress: FindProgress) -> str:
-    """What is to be known of what was found, or that nothing was."""
     if progress.phase == "stopped" and not progress.front:
         return "The search stopped before it found a plan."
     if progress.front and progress.space and not all(hardware for hardware, _ in progress.space.hardware):
         return NOMINAL_SECONDS
     return ""
+
+
+def _outside(progress: FindProgress, plan: Plan, rows: tuple[PlanRow, ...]) -> str:
+    """Say which decision of the present plan is outside the search space; empty if none is known to be."""
+    row, is_origin = present_row(rows), plan == progress.origin
+    if progress.space is None or (progress.start if is_origin else row and row.candidate) is not None:
+        return ""
+    decision = outside_decision(progress.space, plan)
+    if not decision and is_origin:
+        decision = "its layout or pipeline options" if plan.pipeline else "its layout"
+    return f"outside the search space: {decision}" if decision else ""
 
 
 def _relaxation_text(each: Relaxation) -> str:
@@ -163,7 +177,6 @@ def _relaxed_plan(each: Relaxation) -> str:
 
 
 def _announcement(progress: FindProgress) -> str:
-    """The text for a screen reader; each ending once."""
     state = progress.state
     match progress.phase:
         case "done":
@@ -178,16 +191,16 @@ def _announcement(progress: FindProgress) -> str:
 
 
 def _front_pictures(progress: FindProgress, rows: tuple[PlanRow, ...]) -> list[Block]:
-    """Step time against memory, and where the number of devices is open, against that or what it costs."""
+    """Plot step time against memory and, if the number of devices is open, against devices or cost."""
     front = {candidate for candidate, _ in progress.front}
-    found = [
-        FoundPlan(str(place), str(each), progress.known(each, figures).figures, each in front, parts_text(figures))
-        for place, (each, figures) in enumerate(progress.found)
+    plans = [
+        FoundPlan(str(place), str(plan), progress.known(plan, figures).figures, plan in front, parts_text(figures))
+        for place, (plan, figures) in enumerate(progress.found)
     ]
     signs, opens = _signs(progress, rows), Opens(TakeFoundGesture, "plan")
     pictures: list[Block] = []
     for up in _sides(progress):
-        picture, chart = found_plans(found, up, signs), front_chart(found, up, signs)
+        picture, chart = found_plans(plans, up, signs), front_chart(plans, up, signs)
         pictures.append(picture_block(picture, "" if pictures else _HINT, f"front by {up}", opens, [chart] if chart else []))
     return pictures
 
@@ -195,14 +208,14 @@ def _front_pictures(progress: FindProgress, rows: tuple[PlanRow, ...]) -> list[B
 _HINT = "Plans above and right of the line are worse in both."
 
 
-def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontSigns:
+def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontOverlays:
     row, state = present_row(rows), progress.ranked
     now = row.known.figures if row else None
     if state is None:
-        return FrontSigns(now=now)
-    limits = tuple(each for each in progress.requirements if isinstance(each, AtMost))
+        return FrontOverlays(now=now)
+    limits = tuple(requirement for requirement in progress.requirements if isinstance(requirement, AtMost))
     is_open = state.objective == "seconds" and not state.is_proved and not progress.verified
-    return FrontSigns(
+    return FrontOverlays(
         chosen=progress.number_of(progress.chosen) if progress.chosen else "",
         now=now,
         against_best=against_best_text(now, state.best and state.best[1], state.objective, limits) if now else "",
@@ -212,7 +225,6 @@ def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontSigns:
 
 
 def _sides(progress: FindProgress) -> tuple[Up, ...]:
-    """Step time against memory; where the number of devices is open, against that and what it costs, too."""
     if len({figures.devices for _, figures in progress.front}) < 2:
         return ("memory",)
     return ("memory", "dollars") if all(figures.dollars for _, figures in progress.front) else ("memory", "devices")

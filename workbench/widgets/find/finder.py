@@ -1,4 +1,4 @@
-"""The search of one board: it makes the space in a thread, has a process search it, and follows that."""
+"""The search of one board: builds the space in a thread, searches it in a process, and follows the progress."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ from workbench.search.background_verifier import BackgroundVerifier
 from workbench.search.find_plans import fit_boundaries, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import find_candidate, opened_plan
+from workbench.search.present_plan import board_plan, find_candidate, outside_decision
 from workbench.search.search_messages import (
     AskExplanation,
     AskSearch,
@@ -37,31 +37,32 @@ from workbench.widgets.gestures.panel_gestures import FindGesture
 from workbench.widgets.run.runner_protocol import Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 
-MOST_CHANGES = 8  # under the pointer
-_TICK = 1.0  # seconds between two looks at the time of a search
+MOST_CHANGES = 8  # listed in a preview
+_TICK = 1.0  # seconds between two updates of the elapsed time
 _LATE = 0.05
-"""A search that does not end by itself is ended so much later, as a share of its time."""
+"""Grace period for a search that does not end by itself, as a share of its time limit."""
+START_LIMIT = 300.0  # seconds from the request to the first answer of the search process
+_NOT_STARTED = "The search process gave no answer in {:,.0f} s, so the search has not begun.", ("search again", "close other programs")
 
 _log = logging.getLogger(__name__)
 
 
 class Finder:
-    """Starts, stops and follows a search, and asks about what it found.
+    """Starts, stops and follows a search, and asks about its results.
 
-    `defer(work)` moves work from threads to the host's event loop; `changed()` is called there when there is something new to show. The
-    process stays for questions and for another search of the same space, and is started again where it has ended. Meanwhile XLA's
-    partitioner is asked about the plans that are ahead, and about those that the user wants to know more of the compiler, too.
+    `defer(work)` moves work to the host's event loop, where `changed()` is called on news. The search process is kept
+    for questions and further searches of the same space. XLA's partitioner checks the contenders meanwhile.
     """
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
         self.compilers = BoardCompilers(runner, defer, self._hear_compiler)
         self._verifier: BackgroundVerifier | None = None
-        self._over = threading.Event()  # of the present search
+        self._answered, self._over = threading.Event(), threading.Event()  # of the present search
         self.form: FindGesture | None = None
         self.progress = FindProgress()
         self._handle: SearchHandle | None = None
-        self._space: SearchSpace | None = None  # that of the process
+        self._space: SearchSpace | None = None  # the space of the running process
         self._expected: Program | None = None  # traced ahead
         self._questions = itertools.count(1_000_000)  # never the number of a search
         self._pending: deque[Callable[[], None]] = deque()
@@ -72,16 +73,15 @@ class Finder:
 
     @property
     def badge(self) -> str:
-        """What the tab carries: how many plans are on the front, `…` while a search is under way."""
+        """The tab's badge: the number of plans on the front, `…` during a search."""
         return "…" if self.progress.running else str(len(self.progress.front) or "")
 
     def form_for(self, plan: Plan) -> FindGesture:
-        """The form as it was last sent, or the first one for a plan."""
         return self.form or first_form(plan)
 
     def expect(self, plan: Plan) -> None:
-        """A search is likely: start its process, and trace the program with each remat meanwhile. Errors are reported with the search."""
-        if self._runner is None or self._handle is not None:
+        """Start the process of a likely search and trace its programs; errors are reported with the search."""
+        if self._runner is None:
             return
         with suppress(WorkbenchError):
             self._runner.expect_search(plan)
@@ -90,7 +90,7 @@ class Finder:
             threading.Thread(target=_trace_ahead, args=(plan,), daemon=True, name="space").start()
 
     def find(self, form: FindGesture, plan: Plan) -> None:
-        """Search as a form says; what was mistyped, or what the space refuses, becomes part of the progress."""
+        """Search as a form describes; invalid text and errors of the space become part of the progress."""
         if self._runner is None:
             raise SearchError("Search is not available on this board.")
         self.form = replace(form, zone="")
@@ -103,111 +103,121 @@ class Finder:
             self.progress = self.progress.fail(error.message, error.ways_out)
         else:
             self.progress = replace(self.progress, within=task.within)
-            self._over, number, begin = threading.Event(), self.progress.number, time.time()
-            threading.Thread(target=self._prepare, args=(number, task, begin), daemon=True, name="space").start()
-            threading.Thread(target=self._watch, args=(number, task, begin, self._over), daemon=True, name="search time").start()
+            self._answered, self._over, number = threading.Event(), threading.Event(), self.progress.number
+            threading.Thread(target=self._prepare, args=(number, task), daemon=True, name="space").start()
+            watching = number, task.within, self._answered, self._over
+            threading.Thread(target=self._watch, args=watching, daemon=True, name="search time").start()
         self._changed()
 
-    def _watch(self, number: int, task: SearchTask, begin: float, over: threading.Event) -> None:
-        """In a thread: say how much time has passed until there is more to say, and end what does not end by itself in time."""
-        while (left := begin + (1 + _LATE) * task.within - time.time()) > 0:
-            if over.wait(min(left, _TICK)):
+    def _watch(self, number: int, within: float, answered: threading.Event, over: threading.Event) -> None:
+        """Report the seconds of the start-up, then end a search past its limit; runs in a thread."""
+        begin = time.monotonic()
+        while not answered.wait(_TICK):
+            if over.is_set():
                 return
-            self._defer(lambda: self._tick(number, time.time() - begin))
-        self._defer(lambda: self._expire(number, task.objective))
+            self._defer(lambda: self._tick(number, time.monotonic() - begin))
+        if not over.wait((1 + _LATE) * within):
+            self._defer(lambda: self._expire(number))
 
     def _tick(self, number: int, elapsed: float) -> None:
-        if number == self.progress.number and self.progress.running and self.progress.state is None:
+        if number != self.progress.number or self.progress.state is not None:
+            return
+        if not self.progress.running:
+            self._over.set()
+        elif elapsed < START_LIMIT:
             self.progress = replace(self.progress, elapsed=elapsed)
             self._changed()
+        else:
+            self._end()
+            self.progress = self.progress.fail(_NOT_STARTED[0].format(elapsed), _NOT_STARTED[1])
+            self._changed()
 
-    def _expire(self, number: int, objective: str) -> None:
+    def _expire(self, number: int) -> None:
         if number != self.progress.number or not (self.progress.running or self.progress.is_checking):
             return
         if self.progress.running:
             self._end()
         self._end_verifying()
-        self.progress = self.progress.expire(objective)
+        self.progress = self.progress.expire()
         self._changed()
 
     def pin(self, decision: str, plan: Plan) -> None:
-        """Search again with a decision fixed as the present plan has it. Raises `SearchError` where the plan lies outside the space."""
+        """Search again with a decision pinned to the present plan's. Raises `SearchError` outside the space."""
         present = self.present_candidate(plan)
         if present is None:
-            raise SearchError("The plan on the board is not in the search space.", ["search a wider space"])
+            decision = outside_decision(self.progress.space, plan) if self.progress.space else ""
+            reason = f": {decision}" if decision else ""
+            raise SearchError(f"The plan on the board is not in the search space{reason}.", ["search a wider space"])
         self.find(pin_form(self.form_for(plan), decision, present), plan)
 
     def present_candidate(self, plan: Plan) -> PlanCandidate | None:
-        """The candidate that the present plan is, if it is one."""
         progress = self.progress
         if progress.space is None:
             return None
         return progress.start if plan == progress.origin else find_candidate(progress.space, plan)
 
     def relax(self, place: str, plan: Plan) -> None:
-        """Search again with the requirement of that place in the clash relaxed. Raises `SearchError` where there is none."""
+        """Search again with one conflicting requirement relaxed. Raises `SearchError` for an unknown one."""
         clash = self.progress.clash
         if clash is None or not place[:6].isdecimal() or int(place[:6]) >= len(clash.relaxations):
             raise SearchError("That requirement is not part of the search.", ["search again"])
-        each = clash.relaxations[int(place)]
-        self.find(relax_form(self.form_for(plan), plan, each.requirement, each.weakened), plan)
+        relaxation = clash.relaxations[int(place)]
+        self.find(relax_form(self.form_for(plan), plan, relaxation.requirement, relaxation.weakened), plan)
 
     def stop(self) -> None:
-        """End the search at once; what it found stays."""
         self._end()
         self._end_verifying()
         self.progress = self.progress.stop()
         self._changed()
 
     def close(self) -> None:
-        """Nobody watches any more."""
         self._end()
         self._end_verifying()
         self._over.set()
 
     def choose(self, number: str) -> None:
-        """Choose a plan found by its number; the chosen one again for none. Raises `SearchError` where there is none."""
+        """Choose a found plan by number, or deselect it. Raises `SearchError` for an unknown number."""
         candidate = self.candidate(number)
         self.progress = self.progress.choose(None if candidate == self.progress.chosen else candidate)
 
+    def _open(self, number: str) -> PlanCandidate:
+        candidate = self.candidate(number)
+        if self.progress.chosen != candidate:
+            self.progress = self.progress.choose(candidate)
+        return candidate
+
     def candidate(self, number: str) -> PlanCandidate:
-        """A plan found, by its number. Raises `SearchError` where there is none."""
-        found = self.progress.found
-        if not number[:9].isdecimal() or int(number[:9]) >= len(found):
-            raise SearchError("That plan is not among those found.", ["search again"])
-        return found[int(number)][0]
+        entries = self.progress.found
+        if not number[:9].isdecimal() or int(number[:9]) >= len(entries):
+            raise SearchError("The search has not found that plan.", ["search again"])
+        return entries[int(number)][0]
 
     def plan_of(self, candidate: PlanCandidate) -> Plan:
-        """The plan of a candidate, without mesh axes of one device, but for the stages' of a pipeline, which may be one stage. Raises
-        `WorkbenchError` where it is illegal."""
+        """Return a candidate's plan without mesh axes of size 1, except the stage axis; raises `WorkbenchError`."""
         if self.progress.space is None:
-            raise SearchError("That plan is not among those found.", ["search again"])
-        return opened_plan(self.progress.space, candidate)
+            raise SearchError("The search has not found that plan.", ["search again"])
+        return board_plan(self.progress.space, candidate)
 
     def take(self, number: str, plan: Plan) -> OpenPlan | None:
-        """The edit that makes a plan found the present plan, by its number; `None` where it is that already. Raises `WorkbenchError` where
-        there is none, or where it is illegal."""
+        """Return the edit that applies a found plan; `None` if present already. Raises `WorkbenchError`."""
         edit = self.edit_of(self.candidate(number))
         return None if edit.plan == plan else edit
 
     def edit_of(self, candidate: PlanCandidate) -> OpenPlan:
-        """The edit that makes a candidate the present plan."""
         return OpenPlan(self.plan_of(candidate), f"the plan found: {candidate}")
 
     def changes_of(self, candidate: PlanCandidate, plan: Plan) -> str:
-        """What a candidate changes of a plan; empty where it is no plan."""
+        """Describe the changes from a plan to a candidate; empty if the candidate is illegal."""
         try:
-            changes = [change_text(each) for each in list_changes(plan, self.plan_of(candidate))]
+            changes = [change_text(change) for change in list_changes(plan, self.plan_of(candidate))]
         except WorkbenchError:
             return ""
         rest = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
         return f"changes: {' · '.join([*changes[:MOST_CHANGES], *rest])}" if changes else "the present plan"
 
     def explain(self, number: str, than: str) -> None:
-        """Ask why a plan stands where it stands: from another one, else from the best, or for that from its runner-up."""
-        candidate = self.candidate(number)
-        if self.progress.chosen != candidate:
-            self.progress = self.progress.choose(candidate)
+        """Request the ledger of a plan from another one, by default the best, or its runner-up for the best."""
+        candidate = self._open(number)
         start = self.candidate(than) if than else self._rival_of(candidate)
         question = next(self._questions)
         self.progress = self.progress.ask(question, start)
@@ -215,25 +225,22 @@ class Finder:
         self._ask(AskExplanation(request))
 
     def verify(self, number: str) -> None:
-        """Ask the compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where nothing compiles."""
-        candidate = self.candidate(number)
-        if self.progress.chosen != candidate:
-            self.progress = self.progress.choose(candidate)
+        """Verify a found plan with the compilers. Raises `WorkbenchError` if unknown or without a compiler."""
+        candidate = self._open(number)
         verifier = self._open_verifier()
         verifier.ask(candidate, dict(self.progress.found)[candidate])
         self._read_verified(verifier)
 
     def stop_verifying(self) -> None:
-        """Stop asking the compilers about the plan that was asked for, and no other; what they answered stays."""
+        """Stop verifying the requested plan only, and keep its answers."""
         if (verifier := self._verifier) is not None:
-            asked = verifier.asking
+            before = verifier.asking
             verifier.withdraw()
-            if verifier.asking == asked:
+            if verifier.asking == before:
                 self.compilers.give_up()
             self._read_verified(verifier)
 
     def _verify_contenders(self) -> None:
-        """Ask XLA's partitioner about the plans that are ahead, where the board has one."""
         if self.compilers.partitioner is not None and self.progress.found and self.progress.phase in ("searching", "done"):
             verifier = self._open_verifier()
             verifier.show(self.progress.contenders)
@@ -241,7 +248,7 @@ class Finder:
 
     def _open_verifier(self) -> BackgroundVerifier:
         if self.progress.space is None:
-            raise SearchError("That plan is not among those found.", ["search again"])
+            raise SearchError("The search has not found that plan.", ["search again"])
         if self._verifier is None:
             hear = lambda _: self._defer(lambda: self._hear_verified(verifier))  # noqa: E731
             verifier = BackgroundVerifier(self.progress.space, self.compilers.functions, hear, compiles=False, known=self.progress.verified)
@@ -254,13 +261,11 @@ class Finder:
             self._changed()
 
     def _hear_compiler(self) -> None:
-        """The compiler has gone on: which tier is awaited may have changed, too."""
         if self._verifier is not None:
             self._read_verified(self._verifier)
         self._changed()
 
     def _read_verified(self, verifier: BackgroundVerifier) -> None:
-        """What it says now becomes part of the progress."""
         asking, is_checking = verifier.asking, not verifier.is_idle
         self.progress = replace(self.progress, verified=verifier.verified, asking=asking, is_checking=is_checking)
 
@@ -276,10 +281,9 @@ class Finder:
         best = state.best[0] if state and state.best else None
         if best is not None and best != candidate:
             return best
-        return next((each for each, _ in self.progress.front if each != candidate), None)
+        return next((other for other, _ in self.progress.front if other != candidate), None)
 
-    def _prepare(self, number: int, task: SearchTask, begin: float) -> None:
-        """In a thread: trace what the space needs, and read what a plan must keep to."""
+    def _prepare(self, number: int, task: SearchTask) -> None:
         try:
             space = make_space(task.plan, **task.choices)
             requirements = read_requirements(space, task.at_most, task.pins, task.objective)
@@ -291,7 +295,7 @@ class Finder:
             _log.exception("The search space could not be built")
             failure = Failed(f"The workbench itself failed: {describe_error(error)}")
         else:
-            request = SearchRequest(number, requirements, task.objective, task.within, start, task.until, begin)
+            request = SearchRequest(number, requirements, task.objective, task.within, start, task.until)
             self._defer(lambda: self._search(request, space))
             return
         self._defer(lambda: self._fail(number, failure))
@@ -303,16 +307,15 @@ class Finder:
 
     def _search(self, request: SearchRequest, space: SearchSpace) -> None:
         if request.number != self.progress.number or self.progress.phase != "preparing":
-            return  # stopped, or another one has begun
+            return  # stopped, or superseded by another search
         self.progress = self.progress.search(space, request.requirements, request.present)
         self._ask(AskSearch(request))
         self._changed()
 
     def _ask(self, command: AskSearch | AskExplanation) -> None:
-        """Ask the process of this space; start one where there is none."""
         space = self.progress.space
         if space is None or self._runner is None:
-            return  # nothing was found that could be asked about
+            return  # no search has produced anything to ask about
         if self._handle is not None and self._space != space:
             self._end()
         try:
@@ -323,7 +326,6 @@ class Finder:
             self.progress = self.progress.after(Failed.of(error))
 
     def _start(self, runner: Runner, space: SearchSpace) -> SearchHandle:
-        """A process; events of one that was ended are dropped."""
         started: list[SearchHandle] = []
 
         def hear(event: SearchEvent) -> None:
@@ -343,6 +345,8 @@ class Finder:
             self._handle = None
         was_running = self.progress.running
         self.progress = self.progress.after(event)
+        if self.progress.state is not None:
+            self._answered.set()
         if was_running:
             self._verify_contenders()
         self._changed()
@@ -354,6 +358,6 @@ class Finder:
 
 
 def _trace_ahead(plan: Plan) -> None:
-    """Traces are remembered by the program: the space of a search is then made in a hundredth of a second."""
+    """Trace in advance: with cached traces, building the search space takes about 10 ms."""
     with suppress(Exception):
         make_space(plan)

@@ -1,4 +1,4 @@
-"""Why a plan found stands where it stands: a card, what the compilers say, the ledger from its rival, and each decision changed alone."""
+"""Explanation of a found plan: a card, compiler results, the ledger from its rival, and single-decision variants."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,14 +45,13 @@ from workbench.widgets.tabs.table_blocks import (
 
 MOST_CHANGES = 30
 FAR = 0.1
-"""A difference from which on it stands out, as a share of what was planned."""
+"""Relative difference from the planned figure that is highlighted."""
 _EXPLAINING = "Planning each change and each single-decision variant…"
 _VERIFY_HINT = "Run XLA's partitioner and the hardware's compiler in separate processes to check the planned figures"
 _PLANNER = "Shardy's sharding and the cost model, as used by the search"
 
 
 def chosen_blocks(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> list[Block]:
-    """The card of the chosen plan, what the compilers say of it, and the explanation that was asked for."""
     progress = finder.progress
     card = {**note_block(""), "found": {"card": _card(finder, chosen, is_present=is_present)}}
     verified = [verified_block(progress, progress.verified[chosen][1])] if chosen in progress.verified else []
@@ -86,25 +85,23 @@ def _card(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> dict[st
 
 
 def _list_rivals(progress: FindProgress, chosen: PlanCandidate) -> list[dict[str, str]]:
-    """The plans to compare the chosen one with: the plan that the search began from, if it was planned, and the rest of the front."""
-    start = [(each, figures, "the plan before: ") for each, figures in progress.found if each == progress.start]
-    front = [(each, figures, "") for each, figures in progress.front if each != progress.start]
+    start = [(candidate, figures, "the plan before: ") for candidate, figures in progress.found if candidate == progress.start]
+    front = [(candidate, figures, "") for candidate, figures in progress.front if candidate != progress.start]
     return [
-        {"name": progress.number_of(each), "label": f"{word}{figures_text(figures)}: {each}"}
-        for each, figures, word in (*start, *front)
-        if each != chosen
+        {"name": progress.number_of(candidate), "label": f"{word}{figures_text(figures)}: {candidate}"}
+        for candidate, figures, word in (*start, *front)
+        if candidate != chosen
     ]
 
 
 def verify_act(progress: FindProgress, candidate: PlanCandidate, number: str) -> dict[str, Any]:
-    """The button of the card: it asks, or stops what was asked."""
     if progress.asking is not None and progress.asking[0] == candidate:
         return act("Stop verifying", StopVerifyingGesture(), title="Keep the answers so far", focus="verify")
     return act("Verify with compilers", VerifyFoundGesture(number), title=_VERIFY_HINT, focus="verify")
 
 
 def waiting_text(progress: FindProgress, candidate: PlanCandidate, stage: str = "") -> str:
-    """What is awaited about a candidate; empty for nothing."""
+    """Describe the pending compiler query for a candidate; empty without one."""
     if progress.asking is None or progress.asking[0] != candidate:
         return ""
     if progress.asking[1] == "partitioned":
@@ -114,7 +111,6 @@ def waiting_text(progress: FindProgress, candidate: PlanCandidate, stage: str = 
 
 
 def verified_block(progress: FindProgress, verified: VerifiedPlan) -> Block:
-    """The figures of each tier, a row each."""
     columns = (
         Column(""),
         Column("step", number=True),
@@ -136,8 +132,8 @@ def _tier_row(verified: VerifiedPlan, tier: TierName, *, is_awaited: bool) -> Ro
 
 
 def _figure_cells(verified: VerifiedPlan, tier: TierName, figure: FigureName, unit: str, *, is_awaited: bool) -> tuple[Cell, Cell]:
-    found = verified.tier(tier)
-    value, difference = getattr(found, figure), verified.difference(figure, tier)
+    tier_figures = verified.tier(tier)
+    value, difference = getattr(tier_figures, figure), verified.difference(figure, tier)
     if value is None:
         return {"text": "…" if is_awaited else "–", "tone": "muted"}, ""
     shown = tier_figure_text(value, unit)
@@ -149,10 +145,9 @@ def _figure_cells(verified: VerifiedPlan, tier: TierName, figure: FigureName, un
 
 
 def _source_cell(verified: VerifiedPlan, tier: TierName) -> Cell:
-    """Whose figures they are, or why there are none."""
-    found, by = verified.tier(tier), _PLANNER if tier == "planned" else verified.tier(tier).compiler
-    text = " ".join(filter(None, (f"{by}." if by and found.reason else by, reason_text(verified, tier))))
-    return {"text": text, "tone": "" if found.reason else "muted", "wrap": True}
+    tier_figures, by = verified.tier(tier), _PLANNER if tier == "planned" else verified.tier(tier).compiler
+    text = " ".join(filter(None, (f"{by}." if by and tier_figures.reason else by, reason_text(verified, tier))))
+    return {"text": text, "tone": "" if tier_figures.reason else "muted", "wrap": True}
 
 
 def _explanation_blocks(progress: FindProgress) -> list[Block]:
@@ -165,17 +160,17 @@ def _explanation_blocks(progress: FindProgress) -> list[Block]:
 
 
 def ledger_block(ledger: Ledger) -> Block:
-    """The way from one plan to another, decision by decision; the lines add up to the difference."""
+    """Build the ledger from one plan to another, one decision a line; the lines add up to the difference."""
     columns = (Column("from one plan to the other"), Column("step", number=True), Column("memory", number=True))
     rows = [_end_row("from", ledger.start, ledger.start_figures)]
     rows += [
         row(
-            " ".join(each.decisions),
-            _wrapped(f"{each.before} → {each.after}"),
-            signed_cell(each.seconds, "s"),
-            signed_cell(each.memory, "B"),
+            " ".join(line.decisions),
+            _wrapped(f"{line.before} → {line.after}"),
+            signed_cell(line.seconds, "s"),
+            signed_cell(line.memory, "B"),
         )
-        for each in ledger.lines
+        for line in ledger.lines
     ]
     rows.append(_end_row("to", ledger.end, ledger.end_figures))
     return block("Why this plan: each change was planned in turn, so the lines add up", columns, rows)
@@ -188,9 +183,9 @@ def _end_row(word: str, candidate: PlanCandidate, figures: Figures) -> Row:
 
 
 def what_if_block(progress: FindProgress, changes: Sequence[Counterfactual], base: Figures) -> Block:
-    """Every decision changed alone: what it costs or saves, what it breaks, or why it is no plan."""
+    """Build a table of single-decision variants: cost or saving, violated requirements, or why there is no such plan."""
     columns = (Column("what if it had"), Column("step", number=True), Column("memory", number=True), Column(""), Column(""))
-    rows = [_change_row(progress, each, base) for each in changes[:MOST_CHANGES]]
+    rows = [_change_row(progress, change, base) for change in changes[:MOST_CHANGES]]
     return block("Alternatives", columns, rows, rest_text(len(changes), MOST_CHANGES))
 
 
@@ -215,7 +210,6 @@ def _wrapped(text: str) -> Cell:
 
 
 def signed_cell(value: float, unit: str) -> Cell:
-    """A difference with its sign; less is better."""
     if not value:
         return {"text": "same", "tone": "muted"}
     shown = format_seconds(abs(value)) if unit == "s" else format_bytes(int(abs(value)))
@@ -225,7 +219,7 @@ def signed_cell(value: float, unit: str) -> Cell:
 def comparison_blocks(
     finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None, *, is_present: bool
 ) -> list[Block]:
-    """What the chosen plan changes of the present one, or of the one that the search began from, and the parts of its step."""
+    """Compare the chosen plan with the present one, or with the start of the search if it is the present one."""
     origin = finder.progress.origin if is_present else None
     if origin == report.plan:
         return []
@@ -245,8 +239,8 @@ def comparison_blocks(
 
 
 def _compare(finder: Finder, chosen: PlanCandidate, report: Report, origin: Plan | None) -> PlanDiff:
-    """From the present plan, or from an `origin`, to the chosen one; both as they are planned before XLA is asked, as the search does."""
+    """Diff the present plan, or `origin`, with the chosen one; both as planned before XLA answers, as in the search."""
     diff = PlanDiff(analyze(origin or report.plan), analyze(finder.plan_of(chosen)))
-    for each in (diff.changes, diff.figures):  # computed here, in the background
-        del each
+    for figures in (diff.changes, diff.figures):  # computed here, in the background
+        del figures
     return diff

@@ -1,4 +1,4 @@
-"""The plans of a search as rows of a table, the present plan among them: what each changes is shown before it is taken."""
+"""Found plans as table rows, with the present plan among them and a preview of the changes of each."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.verified_plan import TierName, share_of_planned_text
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import on_searched_hardware
+from workbench.search.present_plan import move_to_searched_hardware
 from workbench.search.search_figures import NOMINAL, Figures, evaluate_plan, figures_on, figures_text
 from workbench.search.search_state import objective_key
 from workbench.search.tier_ranks import PRESENT, KnownFigures, PlanRow, plans_table, present_row, rank_plan, tokens_of, with_utilisation
@@ -24,7 +24,7 @@ _HINT = "Point at a plan to preview its changes; click it to apply it (undo to g
 
 
 def present_candidate(finder: Finder, report: Report, background: BackgroundQueries | None) -> PlanCandidate | None:
-    """The candidate that the present plan is, once that is known."""
+    """Return the candidate of the present plan, `None` until it is known."""
     if finder.progress.space is None or report.plan == finder.progress.origin:
         return finder.progress.start
     name = f"candidate of {finder.progress.number}"
@@ -32,16 +32,15 @@ def present_candidate(finder: Finder, report: Report, background: BackgroundQuer
 
 
 def present_figures(finder: Finder, report: Report, background: BackgroundQueries | None) -> KnownFigures | None:
-    """The figures of the present plan, those of the board; on the searched hardware, as planned, where the plan has none or is at another
-    price. `None` where there are none, or not yet."""
+    """Return the present plan's figures on the searched hardware; `None` if there are none yet."""
     space = finder.progress.space
-    placed = report.plan if space is None else on_searched_hardware(space, report.plan)
+    placed = report.plan if space is None else move_to_searched_hardware(space, report.plan)
     if placed is not None and placed.hardware == report.plan.hardware:
         return _figures_of_report(report)
     if placed is None:
         return None
-    found = compute_in_background(background, report.prediction, f"present plan on {placed.hardware}", lambda: _evaluate(placed))
-    return None if found is None else KnownFigures(found)
+    planned = compute_in_background(background, report.prediction, f"present plan on {placed.hardware}", lambda: _evaluate(placed))
+    return None if planned is None else KnownFigures(planned)
 
 
 def _figures_of_report(report: Report) -> KnownFigures | None:
@@ -54,7 +53,7 @@ def _figures_of_report(report: Report) -> KnownFigures | None:
 
 
 def _tier(report: Report) -> TierName:
-    """As the search names it: what XLA's partitioner says is partitioned, also where the hardware's compiler answered for it."""
+    """Return the search's tier: communication by the hardware's compiler counts as `partitioned` too."""
     if report.plan.pipeline is not None:
         return "planned"
     is_compiled = report.is_compiled and (report.has_compiled_times or report.seconds is None)
@@ -69,30 +68,28 @@ def _evaluate(plan: Plan) -> Figures | None:
 
 
 def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None, now: KnownFigures | None) -> tuple[PlanRow, ...]:
-    """The plans that the compilers are asked about, by what is known of them, then the others of the front; the present plan among them
-    from the first moment. What nobody asks about stands behind, whatever was planned: the compilers may say otherwise."""
+    """Rank contenders by their best known figures, then the rest of the front, with the present plan."""
     tokens = tokens_of(plan.program, has_times=plan.hardware is not None or bool(progress.space and progress.space.hardware[0][0]))
     objective = progress.state.objective if progress.state else "seconds"
     best = progress.ranked.best[0] if progress.ranked and progress.ranked.best else None
-    known = {each: progress.known(each, planned) for each, planned in (*progress.contenders, *progress.front)}
-    rows = [rank_plan("", each, figures, present, tokens) for each, figures in known.items() if each != present]
+    known_figures = {candidate: progress.known(candidate, planned) for candidate, planned in (*progress.contenders, *progress.front)}
+    rows = [rank_plan("", candidate, figures, present, tokens) for candidate, figures in known_figures.items() if candidate != present]
     if now is not None:
         rows.append(rank_plan(PRESENT, present, now, present, tokens, f"{plan.mesh.description}, {plan.layout}"))
-    asked = {each for each, _ in progress.contenders}
+    contenders = {candidate for candidate, _ in progress.contenders}
 
     def order(row: PlanRow) -> tuple[Any, ...]:
-        return (row.candidate not in asked and not row.is_present, objective_key(objective, row.known.figures))
+        return (row.candidate not in contenders and not row.is_present, objective_key(objective, row.known.figures))
 
     ranked = enumerate(sorted(with_utilisation(rows), key=order), 1)
     return tuple(row.numbered(str(place), is_best=best is not None and row.candidate == best) for place, row in ranked)
 
 
 def rows_block(finder: Finder, report: Report, rows: tuple[PlanRow, ...], background: BackgroundQueries | None) -> Block:
-    """The rows as a table, each with its gestures and what is shown while it is pointed at."""
     shown = [*rows[:MOST_ROWS], *(row for row in rows[MOST_ROWS:] if row.is_present)]
     now, changes = present_row(shown), _changes(finder, report, shown, background)
     table = table_block(plans_table(shown), Paint({}), len(shown))
-    labels = [each["label"] for each in table["columns"]]
+    labels = [column["label"] for column in table["columns"]]
     previews, gestures = {}, {}
     for row, drawn in zip(shown, table["rows"], strict=True):
         number = finder.progress.number_of(row.candidate) if row.candidate else ""
@@ -107,7 +104,6 @@ def rows_block(finder: Finder, report: Report, rows: tuple[PlanRow, ...], backgr
 
 
 def _wrap(label: str, cell: Cell) -> Cell:
-    """The cell of a column whose lines may break."""
     return {**(cell if isinstance(cell, dict) else {"text": cell}), "wrap": True} if label in ("plan", "changes") else cell
 
 
@@ -121,7 +117,6 @@ def _acts(row: PlanRow, number: str) -> list[dict[str, Any]]:
 
 
 def _preview(progress: FindProgress, row: PlanRow, now: PlanRow | None, changes: str) -> dict[str, str]:
-    """What the plan would change: against the present plan in one tier, as edits, and the parts of its step."""
     planned = dict(progress.found).get(row.candidate) if row.candidate else None
     text = " · ".join(filter(None, (_against(row, now), parts_text(planned) if planned else "")))
     return {"title": f"{row.text}: {figures_text(row.known.figures)}", "text": text, "changes": changes}
@@ -138,17 +133,16 @@ def _against(row: PlanRow, now: PlanRow | None) -> str:
 
 
 def _changes(finder: Finder, report: Report, rows: list[PlanRow], background: BackgroundQueries | None) -> dict[PlanCandidate, str]:
-    """What each plan changes of the present one, once that is worked out."""
     candidates = [row.candidate for row in rows if row.candidate]
     name = f"changes of {finder.progress.number} {hash(tuple(candidates))}"
 
     def work() -> dict[PlanCandidate, str]:
-        return {each: finder.changes_of(each, report.plan) for each in candidates}
+        return {candidate: finder.changes_of(candidate, report.plan) for candidate in candidates}
 
     return compute_in_background(background, report, name, work, patience=0.0) or {}
 
 
 def parts_text(figures: Figures) -> str:
-    """The parts of its step, `step: compute-bound 210 µs, exposed communication 40.0 µs`; empty where they are not known."""
+    """Format the parts of the step, `step: compute-bound 210 µs, exposed communication 40.0 µs`; empty if unknown."""
     parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in figures.parts)
     return f"step: {parts}" if parts else ""

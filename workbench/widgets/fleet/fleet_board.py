@@ -1,4 +1,4 @@
-"""A board over a fleet: answers gestures, predicts at once, and follows runs. It knows no notebook and no web page."""
+"""A board over a fleet: handles gestures, forecasts, and follows runs, independent of notebook and web page."""
 
 import logging
 import threading
@@ -54,10 +54,11 @@ _log = logging.getLogger(__name__)
 
 
 class FleetView:
-    """The view of one fleet, shared by any number of viewers; a run goes on when they leave.
+    """The view of one fleet, shared by any number of viewers; a run continues when they leave.
 
-    A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title` is
-    what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
+    Each gesture is answered with a new `board` state that identifies it. A refusal is part of that state and changes
+    nothing else. `title` is the display name, `path` the fleet's file for display; `allow` are modules whose programs
+    the file may name when it is read again.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FleetView:
         self._answers, self._handlers = Answers(), self._make_handlers()
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
-        self._pictures: set[str] = set()  # of which all forms are wanted
+        self._pictures: set[str] = set()  # pictures whose hidden forms were requested
         self._forecast = LiveForecast(self._lock, self._show_forecast)
         self._expectation = Expectation(lambda: self._receive_news("expected"))
         self.parts: dict[Part, dict[str, Any]] = {}
@@ -86,32 +87,29 @@ class FleetView:
 
     @property
     def measurement(self) -> FleetMeasurement | None:
-        """The measurement of the last finished run."""
         return self._work.live.measurement
 
     @property
     def times(self) -> FleetTimes | None:
-        """The units timed last."""
         return self._work.timed[0] if self._work.timed else None
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher(part, state)` with all state from now on; the result ends it."""
+        """Call `watcher(part, state)` with every state from now on; the result unsubscribes."""
         with self._lock:
             self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
     def look(self) -> None:
-        """A viewer has come: without seconds of this machine a forecast says little, so units are timed, unless other hardware is named."""
+        """Time the units for a viewer unless the fleet names hardware, because a forecast needs times."""
         if self.fleet.hardware is None and not self._work.timed and self._work.timing.phase == "idle":
             self._work.time(self.fleet)
 
     def close(self) -> None:
-        """End what runs."""
         self._work.cancel()
         self._work.cancel_timing()
 
     def answer(self, message: Message) -> None:
-        """Answer a gesture: do it, or say why not."""
+        """Handle a gesture and publish the answer, which gives the reason if the gesture is refused."""
         with self._lock:
             if not self._answers.begin(message):
                 self._show(*PARTS)
@@ -127,7 +125,6 @@ class FleetView:
             self._show("board")
 
     def _do(self, message: Message) -> None:
-        """Handle a gesture; one of another board does nothing."""
         gesture = find_gesture(message, FLEET_GESTURES)
         if gesture is not None:
             self._handlers[type(gesture)](gesture)
@@ -139,7 +136,6 @@ class FleetView:
             self._asked = {zone: str(message.get("value", ""))[:40]}
 
     def _make_handlers(self) -> Handlers:
-        """The table of gestures: the board's handler for each."""
         return dict(
             [
                 on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
@@ -156,24 +152,22 @@ class FleetView:
                 on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
                 on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
                 on(PictureGesture, lambda gesture: self._want(gesture.name)),
-                on(RefreshGesture, lambda _: None),  # only an answer is wanted
+                on(RefreshGesture, lambda _: None),  # needs only an answer
             ]
         )
 
     def _want(self, name: str) -> None:
-        """Show all forms of a picture, until the fleet is another."""
         self._pictures.add(name)
         self._show("table")
 
     def _run(self) -> None:
-        """Start a run. Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
+        """Start a run. Raises `FleetError` if nothing is left to train, before a worker compiles everything."""
         if self._mine() and self._work.done_already:
             ways_out = ["give more mini-batches or epochs", "choose another folder to train them again"]
             raise FleetError("All models are already trained.", ways_out)
         self._work.train(self.fleet)
 
     def _change(self, **changes: Any) -> None:
-        """Change the fleet, if the change is legal."""
         if self._work.live.running:
             raise FleetError("The models are training.", ["cancel the run first"])
         fleet = self.fleet.updated(**changes)
@@ -182,26 +176,26 @@ class FleetView:
             self._show("table", "live")
 
     def add(self, *models: FleetModel) -> None:
-        """Add models, which join the run if there is one. Raises what `Fleet` raises, and `FleetError` for one that does not fit."""
+        """Add models, which join a run in progress. Raises `FleetError` if one does not fit."""
         with self._lock:
             self._take(self.fleet.updated(models=(*self.fleet.models, *models)).models)
             self._show("board")
 
     def _take(self, models: tuple[FleetModel, ...]) -> None:
-        """Replace the models. In a run, new ones join and removed ones stop."""
-        before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
-        new = tuple(each for each in models if each.name not in before)
+        """Replace the models; during a run, new ones join and removed ones stop."""
+        before, after = {model.name for model in self.fleet.models}, {model.name for model in models}
+        new = tuple(model for model in models if model.name not in before)
         running = self._work.live.running
-        commands = self._work.add_model_commands(new) if running else []  # before anything is changed: one may be refused
+        commands = self._work.add_model_commands(new) if running else []  # before any change, since one may be refused
         self._predict(self.fleet.updated(models=(*self.fleet.models, *new) if running else models))
         if running:
             self._work.join(new, commands)
-            for name in sorted(before - wanted):
+            for name in sorted(before - after):
                 self._work.send(StopModel(name))
         self._show("table", "live")
 
     def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
-        """Predict a fleet, and use it. One that does not fit raises `FleetError`, or if it is `patient` is used with its problem."""
+        """Forecast a fleet and use it; raises `FleetError` if it does not fit, unless `patient`."""
         self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
         self.fleet = fleet
         self._pictures.clear()
@@ -211,11 +205,10 @@ class FleetView:
 
     @property
     def seen(self) -> FleetForecast | None:
-        """The forecast of the fleet; `None` where it does not fit."""
+        """The forecast of the fleet; `None` if it does not fit."""
         return self._forecast.seen
 
     def _receive_news(self, news: News) -> None:
-        """Handle news from any thread: units ran, a run began or ended, a timing advanced."""
         with self._lock:
             if news == "times":
                 self._predict(self.fleet, patient=True)
@@ -229,7 +222,7 @@ class FleetView:
             self._show(*SHOWN[news])
 
     def _follow(self, ran: Fleet | None) -> None:
-        """The fleet as it runs, without a model that did not join; after another change it is no longer that run's."""
+        """Adopt the fleet of a run without the models that failed to join, unless the present fleet differs otherwise."""
         if ran and self.fleet.updated(models=ran.models) == ran:
             self._predict(ran, patient=True)
 
@@ -241,14 +234,13 @@ class FleetView:
                 watcher(part, self.parts[part])
 
     def _mine(self) -> bool:
-        """Whether the last run is of the present fleet."""
         return self._work.live.fleet == self.fleet
 
     @property
     def measured(self) -> FleetMeasurement | None:
-        """The measurement beside the forecast: the last run, if it was of this fleet, and an earlier one had not done all of it."""
-        found = self.measurement if self._mine() else None
-        return found if found and found.schedule.placed else None
+        """The measurement of the last run, if it was of this fleet and ran any units."""
+        last_run = self.measurement if self._mine() else None
+        return last_run if last_run and last_run.schedule.placed else None
 
     def _board(self) -> dict[str, Any]:
         measured, devices = self.measured, count_devices(self.fleet, self._work.attached)
@@ -266,7 +258,7 @@ class FleetView:
             "doubt": doubt_text(seen) if seen else "",
             "timing": timing_state(self._work.timing, can_time=self._can_time),
             "figures": figures_state(seen, forecast.before, measured, rest.makespan if rest else None) if seen else [],
-            "columns": [each.replace("_", " ").capitalize() for each in columns_of(self.fleet)],
+            "columns": [column.replace("_", " ").capitalize() for column in columns_of(self.fleet)],
             "models": models_state(self.fleet, seen),
             "ways": ways_state(seen, measured) if seen else [],
             "command": command_text(self.fleet, self._path) if self._path else "",
@@ -277,7 +269,6 @@ class FleetView:
 
     @property
     def _can_time(self) -> bool:
-        """Whether units may be timed, and the forecast is not from timed ones already."""
         work, stale = self._work, self.seen is None or self.seen.source != "timed"
         return work.can_run and not work.timing.running and not work.live.running and stale
 

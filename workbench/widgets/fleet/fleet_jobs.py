@@ -1,4 +1,4 @@
-"""The jobs of a fleet's board: one training and one timing at a time, in the runner's processes."""
+"""Jobs of a fleet's board: at most one training and one timing, in the runner's processes."""
 
 import threading
 import time
@@ -23,26 +23,26 @@ from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.widgets.fleet.training_progress import ModelProgress, TrainingProgress
 from workbench.widgets.run.runner_protocol import RunHandle
 
-# The protocol of a runner, which trains a fleet for its board, and times its units. The board knows only this.
+# The protocol of a runner, which trains a fleet for its board and times its units.
 
 
 class FleetHandle(RunHandle, Protocol):
-    """A training under way."""
+    """A training in progress."""
 
     def send(self, command: FleetCommand) -> None:
-        """Send a command; an event answers it."""
+        """Send a command, which is answered by an event."""
         ...
 
 
 class FleetRunner(Protocol):
-    """Starts work and returns at once. Events, those of `engine.start_fleet`, may come from another thread."""
+    """Starts work without blocking. Events, as those of `engine.start_fleet`, may come from another thread."""
 
     def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
         """Train the models; the last event holds a `FleetMeasurement`."""
         ...
 
     def add_model_command(self, model: FleetModel) -> AddModel:
-        """The command to add one more model; raises `EngineError` if it cannot be sent."""
+        """Build the command that adds a model; raises `EngineError` if it cannot be sent."""
         ...
 
     def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
@@ -51,18 +51,17 @@ class FleetRunner(Protocol):
 
 
 News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
-"""Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
-a run is expected to take as long."""
+"""Kinds of news: units ran, a run began or ended, a timing changed, new times, a failed join, a new expectation."""
 
 Changed = Callable[[News], None]
 
 _EVERY = 0.2  # seconds between two published states of a run
-_PER_UNIT = 1e-4  # and additional seconds for each unit that has run: a long list takes longer to send and to draw
+_PER_UNIT = 1e-4  # additional seconds per finished unit, because long lists take longer to send and draw
 
 
 @dataclass(slots=True)
 class Timing:
-    """The state of a timing of units; `phase` as for a run."""
+    """State of a timing of units; `phase` as for a run."""
 
     phase: str = "idle"
     stage: str = ""
@@ -74,18 +73,14 @@ class Timing:
 
 
 class FleetWork:
-    """Starts, cancels and follows a training and a timing.
-
-    `changed(news)` is called, from any thread, when there is something new to show: units are shown a few times a second, beginnings and
-    endings at once.
-    """
+    """Starts, cancels and follows a training and a timing; `changed(news)` is called from any thread."""
 
     def __init__(self, runner: FleetRunner | None, changed: Changed) -> None:
         self._runner, self._changed = runner, changed
         self.lock = threading.RLock()
         self.live, self.timing = TrainingProgress(), Timing()
         self.timed: tuple[FleetTimes, ...] = ()
-        self.attached: int | None = None  # the number of devices, once a run had another number than planned
+        self.attached: int | None = None  # number of devices of a run, if it differs from the planned one
         self._run: FleetHandle | None = None
         self._timer: RunHandle | None = None
         self._shown, self._late = 0.0, False
@@ -96,15 +91,15 @@ class FleetWork:
 
     @property
     def done_already(self) -> bool:
-        """Whether the last run has left nothing to do, and its checkpoints still exist."""
+        """Whether the last run left nothing to do and its checkpoints still exist."""
         fleet, models = self.live.fleet, self.live.models.values()
         if self.live.phase != "done" or fleet is None or fleet.folder is None:
             return False
-        kept = all((fleet.folder / each.name).exists() for each in fleet.models)
-        return kept and all(each.ended and not each.goes_on and not each.failed for each in models)
+        has_checkpoints = all((fleet.folder / model.name).exists() for model in fleet.models)
+        return has_checkpoints and all(model.ended and not model.goes_on and not model.failed for model in models)
 
     def train(self, fleet: Fleet) -> None:
-        """Start a training, unless one is under way; a timing would disturb it and is cancelled, and it times its units itself."""
+        """Start a training unless one is running; a running timing is cancelled, since a training times its own units."""
         with self.lock:
             if self.live.running or self._runner is None:
                 return
@@ -117,7 +112,7 @@ class FleetWork:
             self._receive(live, Failed.of(error))
 
     def time(self, fleet: Fleet) -> None:
-        """Start a timing, unless a training or a timing is under way: each would disturb the other."""
+        """Start a timing unless a training or a timing is running, which it would disturb."""
         with self.lock:
             if self.timing.running or self.live.running or self._runner is None:
                 return
@@ -129,22 +124,19 @@ class FleetWork:
             self._receive_timing_event(timing, fleet, Failed.of(error))
 
     def send(self, command: FleetCommand) -> None:
-        """Send the training a command; nothing happens where there is none."""
         if self._run is not None and self.live.running:
             self._run.send(command)
 
     def add_model_commands(self, models: Sequence[FleetModel]) -> list[AddModel]:
-        """The commands to add these models; raises `EngineError` for one that cannot be sent."""
-        return [self._runner.add_model_command(each) for each in models] if self._runner is not None else []
+        return [self._runner.add_model_command(model) for model in models] if self._runner is not None else []
 
     def join(self, models: Sequence[FleetModel], commands: Sequence[AddModel]) -> None:
-        """Add these models to the training's fleet, if it is still under way."""
         with self.lock:
             if not self.live.running or self.live.fleet is None or self._run is None:
                 return
             self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
-            for each in models:
-                self.live.models[each.name] = ModelProgress(each.name, each.mini_batches * each.epochs)
+            for model in models:
+                self.live.models[model.name] = ModelProgress(model.name, model.mini_batches * model.epochs)
         for command in commands:
             self._run.send(command)
 
@@ -174,14 +166,13 @@ class FleetWork:
         self._changed("times" if times else "unit" if soon else other)
 
     def _take_times(self, live: TrainingProgress, times: FleetTimes) -> FleetTimes:
-        """The times from a run, and its number of devices, where it was planned for another number."""
+        """Return the times of a run, and record its number of devices if it differs from the planned one."""
         if live.fleet is None:
             return times
         self.attached = live.devices if live.devices != count_devices(live.fleet) else None
         return times.for_models(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
-        """Show the last of many events too, also when none follows it for a while."""
         if not self._late:
             self._late = True
             timer = threading.Timer(wait, self._look)

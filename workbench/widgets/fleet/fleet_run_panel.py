@@ -1,4 +1,4 @@
-"""A fleet's training as JSON: the state of each model, losses, measurements, messages of the worker."""
+"""A fleet's training as JSON: model states, losses, measurements, worker messages."""
 
 from math import isfinite
 from typing import Any
@@ -16,7 +16,6 @@ INVITATION = "Train all models in a worker process and compare the measured with
 
 
 def run_state(live: TrainingProgress, *, can_run: bool) -> dict[str, Any]:
-    """Of a run, or of none yet; JSON only, no infinities."""
     return {
         "phase": live.phase,
         "can_run": can_run,
@@ -24,11 +23,11 @@ def run_state(live: TrainingProgress, *, can_run: bool) -> dict[str, Any]:
         "fraction": round(live.fraction, 4),
         "known": live.scheduled,
         "message": plain(live.message) or (INVITATION if live.phase == "idle" else ""),
-        "models": {each.name: model_state(each, running=live.running, warning=live.warning(each)) for each in live.models.values()},
+        "models": {entry.name: model_state(entry, running=live.running, warning=live.warning(entry)) for entry in live.models.values()},
         "losses": losses_state(live),
         "away": sorted(live.away),
         "facts": facts_state(live.measurement) if live.measurement and live.measurement.schedule.placed else [],
-        "log": [{**each, "text": plain(each["text"])} for each in log_state(live.log)],
+        "log": [{**entry, "text": plain(entry["text"])} for entry in log_state(live.log)],
         "said": _announcement(live),
     }
 
@@ -48,9 +47,9 @@ def model_state(model: ModelProgress, *, running: bool, warning: str = "") -> di
 
 
 def losses_state(live: TrainingProgress) -> dict[str, Any] | None:
-    """A line per model over its mini-batches, all on one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
-    kept = {each.name: thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
-    points = [point for each in kept.values() for point in each]
+    """Return a loss line per model on a common scale, in a 100 x 100 box, y downwards; `None` without losses."""
+    curves = {curve.name: thin_out([(at, loss) for at, loss in curve.losses if isfinite(loss)]) for curve in live.models.values()}
+    points = [point for curve in curves.values() for point in curve]
     if not points:
         return None
     low, high = min(loss for _, loss in points), max(loss for _, loss in points)
@@ -61,19 +60,19 @@ def losses_state(live: TrainingProgress) -> dict[str, Any] | None:
             "key": name,
             "number": str(number + 1),
             "colour": number % COLOURS,
-            "again": number >= COLOURS,  # the colours begin again: dashed
-            "points": [[round(100 * at / last, 2), round(100 * (high - loss) / span, 2)] for at, loss in each],
-            "told": [_loss(loss) for _, loss in each],
-            "at": [at + 1 for at, _ in each],
-            "last": _loss(each[-1][1]) if each else "",
+            "again": number >= COLOURS,  # dashed where colours repeat
+            "points": [[round(100 * at / last, 2), round(100 * (high - loss) / span, 2)] for at, loss in curve],
+            "told": [_loss(loss) for _, loss in curve],
+            "at": [at + 1 for at, _ in curve],
+            "last": _loss(curve[-1][1]) if curve else "",
         }
-        for number, (name, each) in enumerate(kept.items())
+        for number, (name, curve) in enumerate(curves.items())
     ]
     return {"lines": lines, "high": _loss(high), "low": _loss(low), "first": "mini-batch 1", "end": f"{last + 1:,}"}
 
 
 def plain(text: str) -> str:
-    """Text without the marks of code, as it is shown."""
+    """Remove code marks from a text."""
     return text.replace("`", "")
 
 
@@ -91,31 +90,32 @@ def _stage(live: TrainingProgress) -> str:
     passed = f"{max(live.now - live.started, 0.0):.0f} s"
     if not live.measured:
         return f"{plain(live.stage)} · {passed}"
-    batches, of = sum(each.batches for each in live.models.values()), sum(-(-each.of // each.length) for each in live.models.values())
-    return f"{batches:,} of {of:,} mini-batches · {passed} · {left_text(live)}"
+    batches, total = (
+        sum(model.batches for model in live.models.values()),
+        sum(-(-model.of // model.length) for model in live.models.values()),
+    )
+    return f"{batches:,} of {total:,} mini-batches · {passed} · {remaining_text(live)}"
 
 
-def left_text(live: TrainingProgress) -> str:
-    """What is left, at the pace so far: all units shared out over the available devices, or those of the longest model."""
+def remaining_text(live: TrainingProgress) -> str:
+    """Estimate the remaining time: all units over the available devices, or those of the longest model."""
     mean = [0.0] * len(live.models)
     count = [0] * len(live.models)
     for row in live.measured:
         mean[row[0]] += row[4] - row[3]
         count[row[0]] += 1
-    known = [total / many for total, many in zip(mean, count, strict=True) if many]
-    pace = [total / many if many else sum(known) / len(known) for total, many in zip(mean, count, strict=True)]
-    left = [max(each.of - each.done, 0) * seconds for each, seconds in zip(live.models.values(), pace, strict=True)]
-    there = max(1, live.devices - len(live.away))
-    return f"at least {format_seconds(max(sum(left) / there, *left))} left"
+    means = [total / many for total, many in zip(mean, count, strict=True) if many]
+    pace = [total / many if many else sum(means) / len(means) for total, many in zip(mean, count, strict=True)]
+    remaining = [max(model.of - model.done, 0) * seconds for model, seconds in zip(live.models.values(), pace, strict=True)]
+    available = max(1, live.devices - len(live.away))
+    return f"at least {format_seconds(max(sum(remaining) / available, *remaining))} left"
 
 
 def timing_state(timing: Timing, *, can_time: bool) -> dict[str, Any]:
-    """The timing of units, and whether it can be started."""
     return {"phase": timing.phase, "stage": plain(timing.stage), "message": timing.message, "can_time": can_time}
 
 
 def _announcement(live: TrainingProgress) -> str:
-    """The text for a screen reader; each ending once."""
     if live.running:
         return "The models are training." if live.measured else f"The run is {plain(live.stage)}."
     if live.phase == "done" and live.measurement:

@@ -1,4 +1,4 @@
-"""A forecast as a fleet's board shows it, in JSON: controls, figures, models with their shards, and other ways to train the same."""
+"""A fleet's forecast as JSON: controls, figures, models with their shards, and other ways to train the same models."""
 
 import hashlib
 import shlex
@@ -21,8 +21,8 @@ from workbench.visualize.fleet_gantt import fleet
 from workbench.widgets.fleet.training_progress import Row, TrainingProgress
 from workbench.widgets.tabs.table_blocks import as_json, picture_block
 
-COLOURS = len(AXES)  # models take them in order
-ARGUMENTS = ("learning_rate", "batch")  # shown also where all models have the same
+COLOURS = len(AXES)  # assigned to models in order
+ARGUMENTS = ("learning_rate", "batch")  # shown even if all models agree
 MOST_ARGUMENTS = 4
 
 SOURCES = {
@@ -34,12 +34,12 @@ SOURCES = {
 
 
 def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
-    """Policy, budget, devices and hardware; `asked` are refused texts: they stay in their fields."""
+    """Return policy, budget, devices and hardware; `asked` are refused texts, which stay in their fields."""
     return {
         "policy": fleet.policy,
         "policies": [
-            {"name": each.name, "about": each.about, "text": format_seconds(makespans[each.name]) if each.name in makespans else ""}
-            for each in MENU
+            {"name": policy.name, "about": policy.about, "text": format_seconds(makespans[policy.name]) if policy.name in makespans else ""}
+            for policy in MENU
         ],
         "memory": asked.get("memory", "" if fleet.memory is None else format_bytes(fleet.memory)),
         "devices": asked.get("devices", str(devices)),
@@ -75,9 +75,9 @@ def refusal_state(error: WorkbenchError, zone: str) -> dict[str, Any]:
 def figures_state(
     seen: FleetForecast, before: float | None, measured: FleetMeasurement | None, expects: float | None = None
 ) -> list[dict[str, Any]]:
-    """Key figures; `before` is the makespan of the last prediction, `measured` a run of this one, `expects` that of one under way."""
+    """Return the key figures; `before` and `expects` are makespans in seconds, `measured` a run of this forecast."""
     makespan, bound = seen.schedule.makespan, seen.bound
-    shards = [shard.bytes for each in seen.models for shard in each.shards]
+    shards = [shard.bytes for model in seen.models for shard in model.shards]
     ran = measured.schedule if measured else None
     over = makespan / bound if bound else 1.0
     lasts = [("measured", ran.makespan)] if ran else [("now expected", expects)] if expects else []
@@ -99,7 +99,7 @@ def figures_state(
             "of their time",
             tiers=[("measured", f"{ran.busy:.0%}", "")] if ran else [],
         ),
-        _figure("units", "Shard units", f"{seen.units:,}", _count(sum(each.job.mini_batches * each.job.epochs for each in seen.models))),
+        _figure("units", "Shard units", f"{seen.units:,}", _count(sum(model.job.mini_batches * model.job.epochs for model in seen.models))),
         _figure("shards", "Shards", f"{len(shards):,}", f"the largest needs {format_bytes(max(shards))}"),
     ]
 
@@ -122,11 +122,11 @@ def _delta(now: float, before: float | None) -> dict[str, str] | None:
 
 
 def columns_of(fleet: Fleet) -> list[str]:
-    """The arguments in which the models differ, a few at most, learning rate and batch size first."""
-    given = [_arguments(each) for each in fleet.models]
-    names = list(dict.fromkeys([*ARGUMENTS, *(name for each in given for name in each)]))
-    listed = [name for name in names if any(name in each for each in given)]
-    differing = [name for name in listed if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
+    """Return up to `MOST_ARGUMENTS` arguments in which the models differ, learning rate and batch size first."""
+    by_model = [_arguments(arguments) for arguments in fleet.models]
+    names = list(dict.fromkeys([*ARGUMENTS, *(name for arguments in by_model for name in arguments)]))
+    listed = [name for name in names if any(name in arguments for arguments in by_model)]
+    differing = [name for name in listed if name in ARGUMENTS or len({repr(arguments.get(name)) for arguments in by_model}) > 1]
     return differing[:MOST_ARGUMENTS]
 
 
@@ -136,15 +136,15 @@ def _arguments(model: FleetModel) -> dict[str, Any]:
 
 
 def models_state(fleet: Fleet, seen: FleetForecast | None) -> list[dict[str, Any]]:
-    """One entry per model, with its shards where there are any: a fleet that does not fit is listed too."""
+    """Return one entry per model, with its shards if known."""
     columns = columns_of(fleet)
-    cut = {each.model.name: each for each in seen.models} if seen else {}
-    largest = max((each.bytes for each in cut.values()), default=1)
-    return [_model(number, each, columns, cut.get(each.name), largest) for number, each in enumerate(fleet.models)]
+    forecasts = {model.model.name: model for model in seen.models} if seen else {}
+    largest = max((model.bytes for model in forecasts.values()), default=1)
+    return [_model(number, model, columns, forecasts.get(model.name), largest) for number, model in enumerate(fleet.models)]
 
 
 def _model(number: int, model: FleetModel, columns: list[str], cut: ModelForecast | None, largest: int) -> dict[str, Any]:
-    given = _arguments(model)
+    arguments = _arguments(model)
     epochs = f"{model.epochs} × {model.mini_batches:,}"
     return {
         "key": model.name,
@@ -152,7 +152,7 @@ def _model(number: int, model: FleetModel, columns: list[str], cut: ModelForecas
         "colour": number % COLOURS,
         "name": model.name,
         "program": model.program.name,
-        "arguments": [str(given.get(name, "")) for name in columns],
+        "arguments": [str(arguments.get(name, "")) for name in columns],
         "epochs": epochs,
         "epochs_title": f"{model.epochs} epoch{'s' * (model.epochs != 1)} of {model.mini_batches:,} mini-batches",
         "stops": "" if model.stop_below is None else f"stops below {model.stop_below:g}",
@@ -167,10 +167,10 @@ def _shards(cut: ModelForecast, largest: int) -> list[dict[str, Any]]:
     sized = "as compiled" if cut.source == "timed" else "estimated"
     return [
         {
-            "share": round(each.bytes / largest, 4),
-            "title": f"shard {number}: {_span(each.first, each.last)}, {format_bytes(each.bytes)} {sized}",
+            "share": round(shard.bytes / largest, 4),
+            "title": f"shard {number}: {_span(shard.first, shard.last)}, {format_bytes(shard.bytes)} {sized}",
         }
-        for number, each in enumerate(cut.shards)
+        for number, shard in enumerate(cut.shards)
     ]
 
 
@@ -179,15 +179,15 @@ def _span(first: str, last: str) -> str:
 
 
 def _shards_text(cut: ModelForecast) -> str:
-    sizes = [format_bytes(each.bytes) for each in cut.shards]
+    sizes = [format_bytes(shard.bytes) for shard in cut.shards]
     if len(sizes) == 1:
         return f"1 of {sizes[0]}"
-    low, high = (format_bytes(choose(each.bytes for each in cut.shards)) for choose in (min, max))
+    low, high = (format_bytes(choose(shard.bytes for shard in cut.shards)) for choose in (min, max))
     return f"{len(sizes)} of {high}" if low == high else f"{len(sizes)} of {low} to {high}"
 
 
 def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[dict[str, Any]]:
-    """This schedule, its measurement, the lower bound, and other ways; each as a bar on one scale."""
+    """Return this schedule, its measurement, the lower bound, and other ways to train, on a common scale."""
     makespan = seen.schedule.makespan
     shown = [("this", f"shard units, {seen.fleet.policy}", makespan, "this schedule, transfers included")]
     if measured:
@@ -196,7 +196,7 @@ def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[d
         )
     ways = (*list_bounds(seen.jobs, seen.devices), *seen.ways)
     kinds = ("bound", "list", *["way"] * len(seen.ways))
-    shown += [(kind, each.name, each.seconds, each.note) for kind, each in zip(kinds, ways, strict=True)]
+    shown += [(kind, alternative.name, alternative.seconds, alternative.note) for kind, alternative in zip(kinds, ways, strict=True)]
     longest = max(seconds for _, _, seconds, _ in shown) or 1.0
     return [
         {
@@ -213,11 +213,11 @@ def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[d
 
 
 def doubt_text(seen: FleetForecast) -> str:
-    """What may not fit, before the compiler has been asked."""
+    """Name a shard that may not fit, before the compiler has been asked."""
     if not seen.doubtful:
         return ""
     first = seen.doubtful[0]
-    shard = max(first.shards, key=lambda each: each.bytes)
+    shard = max(first.shards, key=lambda shard: shard.bytes)
     return (
         f"A shard of `{first.model.name}` (`{shard.first}`) is estimated at {format_bytes(shard.bytes)}; a unit has "
         f"{format_bytes(seen.usable or 0)}. The compiler may need less; its sizes are known after timing."
@@ -225,8 +225,7 @@ def doubt_text(seen: FleetForecast) -> str:
 
 
 def command_text(fleet: Fleet, path: str) -> str:
-    """The same fleet on the command line, run or, for hardware that is named, simulated; one that gives no number of devices uses what each
-    machine has."""
+    """Return the equivalent command: `run`, or `simulate` for named hardware."""
     memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
     devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
     hardware, verb = ("", "run") if fleet.hardware is None else (f" --hardware {shlex.quote(str(fleet.hardware))}", "simulate")
@@ -234,18 +233,18 @@ def command_text(fleet: Fleet, path: str) -> str:
 
 
 def stale_text(fleet: Fleet, devices: int) -> str:
-    """Which fleet the last run was of, when it is no longer the present one."""
+    """Describe the fleet of the last run, when it is no longer the present one."""
     memory = "no budget" if fleet.memory is None else format_bytes(fleet.memory)
     return f"The last run was of {fleet.policy} on {devices} device{'s' * (devices != 1)}, {memory}."
 
 
-# A fleet's schedule over time as JSON: the picture of the prediction, and what a run adds to its chart again and again.
+# A fleet's schedule over time as JSON: the forecast picture, and the sections that a run adds to its chart.
 
 
 def timeline_state(
     seen: FleetForecast, measured: FleetMeasurement | None, ran: TrainingProgress | None, is_asked: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """The picture of a forecast, and a note; its text and its SVG also have what a run `measured`, or `ran` before it was ended."""
+    """Return the picture of a forecast; its text and SVG also show a measured or interrupted run."""
     stopped = FleetSchedule(seen.devices, tuple(_units(ran.measured))) if ran and ran.measured and not ran.running else None
     drawn = fleet(measured) if measured else fleet(seen.schedule, seen.jobs, stopped)
     title = f"{seen.fleet.policy} on {seen.devices} device{'s' * (seen.devices != 1)}"
@@ -257,7 +256,7 @@ def timeline_state(
 
 
 def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule | None) -> dict[str, Any] | None:
-    """What has run of a forecast so far and what is now expected, as a part of its chart; `None` before the first unit."""
+    """Return the executed units and the expected rest of a run as a chart section; `None` without units."""
     if not (live.measured and seen.schedule.makespan):
         return None
     section = run_section(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest)).state
@@ -265,7 +264,7 @@ def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule |
 
 
 def _mark(seen: FleetForecast) -> str:
-    """What tells forecasts apart, in every process alike: what ran is drawn into the chart of its own alone."""
+    """Return an identifier of a forecast, equal in all processes, so that a run is drawn only into its own chart."""
     facts = [(job.name, len(job.units)) for job in seen.jobs], seen.devices, seen.schedule.makespan
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
@@ -276,27 +275,27 @@ def _units(rows: Sequence[Row]) -> list[ScheduledUnit]:
 
 def _slices_note(schedule: FleetSchedule) -> str:
     units = len(schedule.placed)
-    said = f"{units:,} units: the height of a colour is the model's share of the device."
-    return said if units > MOST_UNITS else ""
+    note = f"{units:,} units: the height of a colour is the model's share of the device."
+    return note if units > MOST_UNITS else ""
 
 
-# The memory budget of each device, as the user types it or doubles and halves it.
+# The memory budget of each device, as the user types, doubles or halves it.
 
 
 def budget_of(typed: str) -> int | None:
-    """The budget in a user's text; empty is all that a device has. Raises `FleetError`."""
+    """Parse a budget in bytes; an empty text means all memory of a device. Raises `FleetError`."""
     if not typed.strip():
         return None
-    if (found := parse_bytes(typed)) is None:
+    if (budget := parse_bytes(typed)) is None:
         raise FleetError(
             f'"{typed}" is not an amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes', "leave it empty for all memory"]
         )
-    return found
+    return budget
 
 
 def next_budget(fleet: Fleet, seen: FleetForecast | None, way: str) -> int:
-    """Half or twice the budget, `more`; without one, all of the largest model."""
-    whole = max((each.bytes for each in seen.models), default=1) if seen else 1 << 20
+    """Halve or (`more`) double the budget; without one, start from the largest model."""
+    whole = max((model.bytes for model in seen.models), default=1) if seen else 1 << 20
     if fleet.memory is None:
         return whole
     return max(1, fleet.memory * 2 if way == "more" else fleet.memory // 2)

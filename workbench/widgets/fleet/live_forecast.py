@@ -1,4 +1,4 @@
-"""The forecast of a fleet: at once where that is fast, else in a thread while the board says so."""
+"""The forecast of a fleet: computed at once if fast, else in a thread."""
 
 import threading
 import time
@@ -18,10 +18,10 @@ MOST_COMPARED = 15_000  # the most units for which the other policies are simula
 
 
 class LiveForecast:
-    """The prediction that is `seen`, or the `problem` of a fleet that does not fit.
+    """The forecast `seen`, or the `problem` of a fleet that does not fit.
 
-    `before` is the makespan before the user's last change, `makespans` are those of the policies so far. `arrived(whole)` is called,
-    holding the `lock`, when a thread has a prediction, or just the other policies'.
+    `before` is the makespan before the last change, `makespans` those of all simulated policies. `arrived(whole)` is
+    called with the `lock` held; `whole` is false for other policies' makespans only.
     """
 
     def __init__(self, lock: AbstractContextManager[object], arrived: Callable[[bool], None]) -> None:
@@ -30,7 +30,7 @@ class LiveForecast:
         self.problem: WorkbenchError | None = None
         self.before: float | None = None
         self.makespans: dict[str, float] = {}
-        self._wanted: FleetForecast | None = None  # simulated in a thread, and not done yet
+        self._wanted: FleetForecast | None = None  # being simulated in a thread
         self._simulating = False
 
     @property
@@ -38,40 +38,41 @@ class LiveForecast:
         return self._wanted is not None
 
     def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], attached: int | None = None, *, patient: bool = False) -> None:
-        """Raises `FleetError` for a fleet that does not fit, unless it is `patient`: then that is its `problem`."""
+        """Forecast a fleet; raises `FleetError` if it does not fit, unless `patient`."""
         try:
-            found = _feasible(forecast(fleet, timed, attached))
+            prediction = _feasible(forecast(fleet, timed, attached))
         except WorkbenchError as error:
             if not patient:
                 raise
             self.seen, self.problem, self.makespans, self._wanted = None, error, {}, None
             return
         self.problem = None
-        if found.units > AT_ONCE or fleet.policy == "exact":  # a solver takes its time
-            self._wanted = found
+        if prediction.units > AT_ONCE or fleet.policy == "exact":  # a solver is slow
+            self._wanted = prediction
             if not self._simulating:
                 self._simulating = True
                 threading.Thread(target=self._simulate, daemon=True).start()
         else:
-            self._see(found)
+            self._see(prediction)
 
     def _simulate(self) -> None:
-        """Simulate the last request, in a thread; requests before that are dropped."""
         while True:
             with self._lock:
-                found = self._wanted
-                if found is None:
+                prediction = self._wanted
+                if prediction is None:
                     self._simulating = False
                     return
-            _ = found.schedule
+            _ = prediction.schedule
             with self._lock:
-                if self._wanted is found:
-                    self._see(found)
+                if self._wanted is prediction:
+                    self._see(prediction)
                     self._arrived(True)
 
     def _see(self, found: FleetForecast) -> None:
-        asked = self.seen is not None and self.seen.fleet != found.fleet  # only the user's changes count, not new times of the same units
-        self.before = self.seen.schedule.makespan if self.seen and asked else None
+        is_edited = (
+            self.seen is not None and self.seen.fleet != found.fleet
+        )  # only the user's changes count, not new times of the same units
+        self.before = self.seen.schedule.makespan if self.seen and is_edited else None
         self.seen, self._wanted = found, None
         self.makespans = {found.fleet.policy: found.schedule.makespan}
         if found.units * len(ALL_POLICIES) <= AT_ONCE:
@@ -80,7 +81,6 @@ class LiveForecast:
             threading.Thread(target=self._compare, args=(found,), daemon=True).start()
 
     def _compare(self, found: FleetForecast) -> None:
-        """Simulate the other policies, where that takes a moment."""
         others = _others(found)
         with self._lock:
             if self.seen is found:
@@ -89,29 +89,27 @@ class LiveForecast:
 
 
 def _feasible(found: FleetForecast) -> FleetForecast:
-    """Raises `FleetError` where a solver is asked for more than it can do."""
     if found.fleet.policy == "exact":
-        from workbench.multimodel.optimal_schedule import verify_within_reach  # the solver is a large import, and needed for this alone
+        from workbench.multimodel.optimal_schedule import verify_solvable  # the solver is a large import, and needed for this alone
 
-        verify_within_reach(found.jobs, found.devices)
+        verify_solvable(found.jobs, found.devices)
     return found
 
 
 def _others(found: FleetForecast) -> dict[str, float]:
-    """The makespans of all policies but the chosen one; a solver is not run unless the user chooses it."""
-    others = (each for each in ALL_POLICIES if each.name != found.fleet.policy)
-    return {each.name: simulate(found.jobs, found.devices, each, double_buffer=found.fleet.double_buffer).makespan for each in others}
+    """Return the makespans of the other policies; a solver runs only if the user chooses it."""
+    others = (policy for policy in ALL_POLICIES if policy.name != found.fleet.policy)
+    return {policy.name: simulate(found.jobs, found.devices, policy, double_buffer=found.fleet.double_buffer).makespan for policy in others}
 
 
-# The expected rest of a run, simulated again now and then in a thread: simulating takes a moment, and units come fast.
+# The expected rest of a run, simulated periodically in a thread, because units finish faster than a simulation.
 
 MOST_LEFT = 10_000  # the most units that are simulated meanwhile; with more, the prediction stays
 _EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and the least ratio of that to the time of one
 
 
 class Expectation:
-    """The expected rest. `rest` is the schedule of what is left, `None` where nothing is known of it; `changed()` is called when there is a
-    new one."""
+    """The expected rest of a run. `rest` is its schedule, `None` if unknown; `changed()` is called when it changes."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.rest: FleetSchedule | None = None
@@ -120,19 +118,23 @@ class Expectation:
         self._running = False
 
     def forget(self) -> None:
-        """A run has begun, or ended."""
         self.rest, self._next = None, 0.0
 
     def follow(self, seen: FleetForecast, live: TrainingProgress) -> None:
-        """Simulate the rest of a run of what was `seen` again, if it is time to. The caller holds the lock of `live`."""
+        """Simulate the rest of a run of `seen` again if it is due. The caller holds the lock of `live`."""
         fleet = live.fleet
-        known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
-        left = sum(max(0, each.of - each.done) for each in live.models.values())
-        if not (live.running and live.measured and known and fleet) or self._running or time.monotonic() < self._next or left > MOST_LEFT:
+        is_same = [entry.name for entry in seen.jobs] == list(live.models) and seen.devices == live.devices
+        remaining = sum(max(0, entry.of - entry.done) for entry in live.models.values())
+        if (
+            not (live.running and live.measured and is_same and fleet)
+            or self._running
+            or time.monotonic() < self._next
+            or remaining > MOST_LEFT
+        ):
             return
         self._running = True
         ran = [ScheduledUnit(row[0], row[1], row[2], row[3], row[4], row[3]) for row in live.measured]
-        last = [each.of if each.done < each.of else 0 for each in live.models.values()]  # an earlier run may have done all of it
+        last = [entry.of if entry.done < entry.of else 0 for entry in live.models.values()]  # an earlier run may have done all of it
         away = frozenset(live.away)
         threading.Thread(target=self._work, args=(seen, live, ran, last, away), daemon=True).start()
 
@@ -140,10 +142,10 @@ class Expectation:
         begun = time.monotonic()
         try:
             options = {"double_buffer": seen.fleet.double_buffer}
-            found = predict_rest(seen.schedule, seen.jobs, ran, last, seen.policy, away=away, **options)
+            rest = predict_rest(seen.schedule, seen.jobs, ran, last, seen.policy, away=away, **options)
         finally:
             self._running = False
             self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begun))
         if live.running:
-            self.rest = found
+            self.rest = rest
             self._changed()

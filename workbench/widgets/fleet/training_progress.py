@@ -1,4 +1,4 @@
-"""A fleet's training as its board follows it: each event updates it."""
+"""A fleet's training as its board follows it, updated by each event."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -27,18 +27,18 @@ from workbench.units import format_seconds
 from workbench.widgets.run.job_progress import Log, append_message
 
 DONE_BEFORE = "All models were trained in an earlier run."
-PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come
+PREPARED = {"cutting": "cut", "compiling": "compiled"}  # state of a model once the next one is being prepared
 MOST_LOSSES = 20_000  # losses of one model; beyond that every second one is dropped
 Row = list[Any]
-"""`[model, unit, device, start, end]` of a unit, as the board draws it; at the end of a run also whether it was lost with its device."""
+"""`[model, unit, device, start, end]` of a unit for drawing; after a run also whether it was lost with its device."""
 
 
 @dataclass
 class ModelProgress:
-    """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
+    """One model of a run: `done` of `of` units, `whole` if it is not stopped; losses by mini-batch, from 0.
 
-    - `resumed_units`: units that its checkpoint had done before; `failed`: its data raised; `stopping`: the user ends it before its last
-      mini-batch;
+    - `resumed_units`: units done by its checkpoint; `failed`: its data raised; `stopping`: stopped by the user before
+      its last mini-batch;
     - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
     """
 
@@ -55,26 +55,23 @@ class ModelProgress:
 
     @property
     def length(self) -> int:
-        """Units of one mini-batch."""
         return max(1, self.whole // self.mini_batches)
 
     @property
     def batches(self) -> int:
-        """Mini-batches that are done."""
         return self.done // self.length
 
     @property
     def ended(self) -> bool:
-        """Whether it has done all its units; one that is stopped before it began has none."""
+        """Whether all its units are done; a model stopped before it began has none."""
         return bool(self.whole) and self.done >= self.of
 
     @property
     def goes_on(self) -> bool:
-        """Whether a run from the same checkpoint would continue it, though the user has stopped it."""
+        """Whether a run from the same checkpoint would continue this stopped model."""
         return self.stopping and self.ended and self.of < self.whole and not self.failed
 
     def state(self, *, running: bool) -> str:
-        """Its state in words."""
         if self.failed:
             return "failed"
         if self.ended:
@@ -85,7 +82,6 @@ class ModelProgress:
 
     @property
     def sound(self) -> bool:
-        """Whether its last loss is finite."""
         return not self.losses or isfinite(self.losses[-1][1])
 
     def hear(self, loss: float, at: int) -> None:
@@ -96,7 +92,7 @@ class ModelProgress:
 
 @dataclass
 class TrainingProgress:
-    """One training. `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `started` and `now` are seconds of one clock."""
+    """One training. `phase`: `idle`, `running`, `done`, `error`, `cancelled`; times are seconds of one clock."""
 
     fleet: Fleet | None = None
     phase: str = "idle"
@@ -114,7 +110,7 @@ class TrainingProgress:
 
     @classmethod
     def begin(cls, fleet: Fleet, now: float) -> "TrainingProgress":
-        models = {each.name: ModelProgress(each.name, each.mini_batches * each.epochs) for each in fleet.models}
+        models = {model.name: ModelProgress(model.name, model.mini_batches * model.epochs) for model in fleet.models}
         return cls(fleet, "running", "starting", started=now, now=now, models=models)
 
     @property
@@ -123,11 +119,10 @@ class TrainingProgress:
 
     @property
     def fraction(self) -> float:
-        """Of all units that will run."""
-        return sum(each.done for each in self.models.values()) / max(1, sum(each.of for each in self.models.values()))
+        """Share of all units that have run."""
+        return sum(model.done for model in self.models.values()) / max(1, sum(model.of for model in self.models.values()))
 
     def hear(self, event: TrainingEvent, now: float) -> None:
-        """Handle one event of the worker."""
         self.now = now
         match event:
             case Progress(stage=stage, model=model):
@@ -154,7 +149,6 @@ class TrainingProgress:
                 self._end("cancelled", self._cancellation_text(), "warn")
 
     def _prepare(self, name: str, stage: str) -> None:
-        """Prepare one model after the other: each is partitioned, and then compiled."""
         for model in self.models.values():
             if model.name != name:
                 model.preparing = PREPARED.get(model.preparing, model.preparing)
@@ -167,7 +161,7 @@ class TrainingProgress:
         counts = dict(zip(event.names, event.unit_counts, strict=False))
         for name, job in zip(event.names, event.times.jobs, strict=True):
             model = self.models.setdefault(name, ModelProgress(name, job.mini_batches * job.epochs))
-            if not model.whole:  # it is sent again when a model has joined
+            if not model.whole:  # sent again whenever a model joins
                 model.whole = job.length
                 model.of = counts.get(name, model.whole)  # an earlier run may have stopped it
                 model.done = model.resumed_units = resumed_units.get(name, 0)
@@ -184,7 +178,7 @@ class TrainingProgress:
         if event.loss is not None:
             self._loss(model, event.loss, event.placed.unit // model.length)
         if model.done >= model.of and not model.failed:
-            model.stopping = model.stopping and not event.ended  # what its loss has ended stays so in the next run
+            model.stopping = model.stopping and not event.ended  # a model ended by its loss stays ended in the next run
             self._note(f"`{model.name}` {self._ending_text(model, event.ended)}", "good")
 
     def _loss(self, model: ModelProgress, loss: float, at: int) -> None:
@@ -196,7 +190,7 @@ class TrainingProgress:
         return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
 
     def warning(self, model: ModelProgress) -> str:
-        """A warning after stopping a model: its checkpoint does not record the stop."""
+        """Return a warning for a stopped model whose checkpoint does not record the stop."""
         return "; Run continues it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
     def _fail_model(self, event: ModelFailed) -> None:
@@ -212,7 +206,7 @@ class TrainingProgress:
                 self._stop_model(self.models[name], event.of)
             case RemoveDevice(device=number):
                 self.away = self.away | {number}
-                self._note(f"device {number} accepts no more units")
+                self._note(f"device {number} no longer accepts units")
             case ReturnDevice(device=number):
                 self.away = self.away - {number}
                 self._note(f"device {number} is back")
@@ -225,13 +219,13 @@ class TrainingProgress:
     def _command_refused(self, event: CommandRefused) -> None:
         self._note(event.message, "warn")
         if isinstance(event.command, AddModel):
-            self._without({event.command.model} - {each.name for each in self.models.values() if each.whole})
+            self._without({event.command.model} - {model.name for model in self.models.values() if model.whole})
 
     def _without(self, names: AbstractSet[str]) -> None:
-        """Remove models that did not join; the engine's next model takes their index."""
+        """Remove models that failed to join; the engine's next model takes their index."""
         if self.fleet and names & self.models.keys():
-            self.models = {name: each for name, each in self.models.items() if name not in names}
-            self.fleet = self.fleet.updated(models=tuple(each for each in self.fleet.models if each.name not in names))
+            self.models = {name: model for name, model in self.models.items() if name not in names}
+            self.fleet = self.fleet.updated(models=tuple(model for model in self.fleet.models if model.name not in names))
 
     def _done(self, measured: FleetMeasurement) -> None:
         self.phase, self.measurement, self.devices = "done", measured, measured.schedule.devices
@@ -240,7 +234,7 @@ class TrainingProgress:
         for name in late:
             self._note(f"`{name}` was added too late: the run has ended", "warn")
         self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
-        self.measured = [[*_row(each), each.lost] for each in measured.schedule.placed]
+        self.measured = [[*_row(unit), unit.lost] for unit in measured.schedule.placed]
         for name, losses in measured.losses.items():
             self.models[name].losses = list(enumerate(losses))
             self.models[name].done = max(self.models[name].done, self.models[name].of)
@@ -251,8 +245,10 @@ class TrainingProgress:
 
     def _cancellation_text(self) -> str:
         folder = self.fleet.folder if self.fleet else None
-        kept = f"Run continues from the checkpoint in {folder}." if folder else "The fleet has no checkpoint folder: Run starts over."
-        return f"Cancelled. {kept}"
+        continuation = (
+            f"Run continues from the checkpoint in {folder}." if folder else "The fleet has no checkpoint folder: Run starts over."
+        )
+        return f"Cancelled. {continuation}"
 
     def _note(self, text: str, tone: str = "") -> None:
         self.log = append_message(self.log, self.now - self.started, text, tone)

@@ -1,1 +1,1 @@
-"""The user's gestures as frozen values; `codec` reads them from the page's messages, and `as_message` writes such messages."""
+"""User gestures as frozen values: `gesture_codec` parses them from the page's messages, `as_message` formats them."""

@@ -10,19 +10,17 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
-# How the fields of gestures are read: types with limits on their values. A text that the user typed is kept as it is.
+# Field types of gestures, with limits on their values. Text typed by the user is kept unchanged.
 #
 # Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a default is passed as
 # `None`.
 
 Reader = Callable[[Any, str, Mapping[str, Any]], Any]
-MOST_AXES = 17  # names of zones in one gesture: the axes of a mesh, and the zone of what is unsharded
+MOST_AXES = 17  # zones in one gesture: the mesh axes, and the unsharded zone
 MOST_PATH = 1000  # characters of a path that a gesture may name
 
 
 def required_text(most: int | None = None) -> Reader:
-    """A required text, stripped of spaces."""
-
     def read(value: Any, name: str, _message: Mapping[str, Any]) -> str:
         if not isinstance(value, str):
             raise LayoutError(f"The gesture lacks its `{name}`.", ["reload the page"])
@@ -32,12 +30,11 @@ def required_text(most: int | None = None) -> Reader:
 
 
 def text(most: int | None = None) -> Reader:
-    """Any value, as a text of limited length."""
     return lambda value, _name, _message: str(value)[:most]
 
 
 def whole_number(typed: str, what: str, least: int = 1, most: int = 1 << 20) -> int:
-    """A number typed by the user; raises `MeshError`."""
+    """Parse an integer typed by the user; raises `MeshError`."""
     if not re.fullmatch(r"\s*\d{1,9}\s*", typed) or not least <= int(typed) <= most:
         raise MeshError(f"`{typed[:40]}` is not a {what}; it is a whole number from {least} to {most:,}.")
     return int(typed)
@@ -50,7 +47,7 @@ def _place(value: Any, _name: str, message: Mapping[str, Any]) -> int | None:
 
 
 def _rank(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
-    """A rank; for an invalid one, a rank that nothing has."""
+    """Reader of a rank; an invalid one becomes a rank that no tensor has."""
     return value if value is None or isinstance(value, int) else -1
 
 
@@ -125,18 +122,18 @@ RecipeAxes = Annotated[tuple[str, ...], _recipe_axes]
 
 
 Message = Mapping[str, Any]
-"""A gesture as it is received: JSON that is not checked yet."""
+"""A received gesture: unchecked JSON."""
 TABLES = "tables"
-"""The zone over the tables, for gestures on their chips."""
+"""Zone of the tables, for gestures on their chips."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gesture:
-    """A user's gesture; each subclass names its fields, and how they are read.
+    """A user's gesture; each subclass declares its fields and their readers.
 
-    `verb` is its name in messages, by default that of its class: `mark_all` of `MarkAllGesture`. Where several subclasses share one, the
-    field `apart_by` tells them apart, and has the value `apart`. A refusal is shown in `refused_at`, or where that is empty in the zone
-    that one of the fields `refused_by` names.
+    `verb` defaults to the class name: `mark_all` for `MarkAllGesture`. Subclasses with one verb differ in the field
+    `apart_by`, whose value is `apart`. A refusal is shown in `refused_at`, else in the zone named by a field of
+    `refused_by`.
     """
 
     verb: ClassVar[str] = ""
@@ -153,26 +150,26 @@ class Gesture:
 
     @classmethod
     def unknown(cls, name: Any) -> WorkbenchError:
-        """The error for a message with this verb whose `apart_by` field has the unknown value `name`."""
+        """Return the error for a message with this verb whose `apart_by` field has the unknown value `name`."""
         return WorkbenchError(f"`{str(name)[:40]}` is no `{cls.verb}`.", ["reload the page"])
 
     def as_message(self) -> dict[str, Any]:
-        """The JSON that the page sends for it; fields with their default are left out."""
-        shown = {each.name: getattr(self, each.name) for each in fields(self)}
-        said = {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items() if value is not None}
+        """Return the JSON that the page sends for this gesture, without `None` values and an empty zone."""
+        shown = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        message = {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items() if value is not None}
         if not self.zone:
-            del said["zone"]
-        return {"verb": self.verb, **({self.apart_by: self.apart} if self.apart_by else {}), **said}
+            del message["zone"]
+        return {"verb": self.verb, **({self.apart_by: self.apart} if self.apart_by else {}), **message}
 
 
 @dataclass(frozen=True, slots=True)
 class EditGesture(Gesture):
-    """A gesture that asks for another plan: `EDITS` of the board has its edit."""
+    """A gesture that requests another plan; the board's table `EDITS` has its edit."""
 
     verb: ClassVar[str] = ""
 
 
-# Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with gestures.
+# Tables of handlers by kind of gesture. The functions only make the type checker match handlers with gestures.
 
 Kind = type[Gesture]
 Handler = Callable[[Any], object]
@@ -182,10 +179,9 @@ _G = TypeVar("_G", bound=Gesture)
 
 
 def on(kind: type[_G], handler: Callable[[_G], object]) -> tuple[Kind, Handler]:
-    """An entry of a table of handlers."""
     return kind, handler
 
 
 def means(kind: type[_G], make: Callable[[_G, Plan, Report], Edit]) -> tuple[Kind, EditMaker]:
-    """An entry of a table of edits; it raises `WorkbenchError` if the gesture makes no sense for this plan."""
+    """Build an entry of a table of edits; `make` raises `WorkbenchError` if the gesture is invalid for the plan."""
     return kind, make

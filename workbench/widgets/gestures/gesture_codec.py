@@ -1,4 +1,4 @@
-"""Parse a page's message into a gesture. Every field is checked here; messages are not trusted."""
+"""Parses a page's message into a gesture. Messages are not trusted: every field is checked here."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
@@ -52,7 +52,7 @@ EDIT_GESTURES: tuple[type[Gesture], ...] = (
     *(stage_gestures.BalanceTimeGesture, stage_gestures.BalanceMemoryGesture, stage_gestures.BucketsGesture),
     *(setup_gestures.RecipeGesture, setup_gestures.TracedAsGesture),
 )
-"""Gestures that ask for another plan."""
+"""Gestures that request another plan."""
 BOARD_GESTURES: tuple[type[Gesture], ...] = (
     *EDIT_GESTURES,
     *(
@@ -129,6 +129,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         start_gestures.ChooseMachinesGesture,
         start_gestures.OpenLayoutGesture,
         start_gestures.StopStartGesture,
+        start_gestures.ForgetLessonsGesture,
     ),
     *(start_gestures.SizeModelGesture, start_gestures.StopSizingGesture, start_gestures.ConfirmNamesGesture),
     *(view_gestures.DismissGesture, view_gestures.RefreshGesture),
@@ -148,45 +149,44 @@ ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))
 
 Members = tuple[type[Gesture], ...]
 FILE_TEXTS = (("open_file", "text"), ("start_file", "text"))
-"""The verbs and fields that carry a file's text, which has a limit of its own."""
+"""Verbs and fields that carry a file's text, which has a separate limit."""
 MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 32, 64, 2_000
-"""Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
-"""
+"""Limits of a gesture: fields, list entries (mesh axes), letters of a text (paths)."""
 
 
 def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:
-    """The gesture of a message; raises `WorkbenchError` for one that no page sends."""
+    """Parse a message; raises `WorkbenchError` for one that no page sends."""
     verify_gesture(message)
     verb = required_text()(message.get("verb"), "verb", message)
     kind = kind_of(message, members)
     if kind is None:
-        edits = dict.fromkeys(each.verb for each in members if issubclass(each, EditGesture))
+        edits = dict.fromkeys(member.verb for member in members if issubclass(member, EditGesture))
         raise LayoutError(*unknown_name("gesture", verb, edits))
     return _read_fields(kind, message)
 
 
 def find_gesture(message: Message, members: Members) -> Gesture | None:
-    """The gesture of a message, `None` where it is none of these; raises `WorkbenchError` for one with fields that no page sends."""
+    """Parse a message, `None` if its verb is not among `members`; raises `WorkbenchError` for invalid fields."""
     verify_gesture(message)
     kind = kind_of(message, members)
     return None if kind is None else _read_fields(kind, message)
 
 
 def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture] | None:
-    """Which of the gesture classes a message is of, `None` for none of them. Raises where only its verb is known."""
+    """Return the gesture class of a message, `None` if unknown; raises `WorkbenchError` if only its verb is known."""
     verb = message.get("verb")
-    alike = [each for each in members if isinstance(verb, str) and each.verb == verb.strip()]
+    alike = [member for member in members if isinstance(verb, str) and member.verb == verb.strip()]
     if not alike or not alike[0].apart_by:
         return alike[0] if alike else None
     apart = message.get(alike[0].apart_by)
-    found = next((each for each in alike if each.apart == apart), None)
-    if found is None:
+    match = next((member for member in alike if member.apart == apart), None)
+    if match is None:
         raise alike[0].unknown(apart)
-    return found
+    return match
 
 
 def verify_gesture(message: Message) -> None:
-    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a separate limit."""
+    """Raise `LayoutError` for a message with too many or too long fields; file texts have their own limit."""
     if len(message) > MOST_FIELDS:
         raise LayoutError(f"The gesture has {len(message):,} fields; the limit is {MOST_FIELDS}.", ["reload the page"])
     for name, value in message.items():
@@ -197,16 +197,16 @@ def verify_gesture(message: Message) -> None:
 
 
 def zone_of(message: Message) -> str:
-    """The zone that shows the refusal of this gesture, also of one that cannot be read."""
+    """Return the zone that shows the refusal of a gesture, even of one that cannot be parsed."""
     verb, zone = message.get("verb"), message.get("zone")
-    kind = next((each for each in BOARD_GESTURES if each.verb == verb), Gesture)
+    kind = next((member for member in BOARD_GESTURES if member.verb == verb), Gesture)
     if zone == TABLES and kind.refused_at != HARDWARE_ZONE:
         return TABLES
     return kind.refused_at or next((message[field] for field in kind.refused_by if isinstance(message.get(field), str)), "")
 
 
-def asked_hardware(message: Message) -> tuple[str, str] | None:
-    """The chip and the shape that a gesture asks for; `None` if it is no such gesture."""
+def requested_hardware(message: Message) -> tuple[str, str] | None:
+    """Return the chip and shape that a gesture requests; `None` for any other gesture."""
     if message.get("verb") != HardwareGesture.verb:
         return None
     return str(message.get("chip", ""))[:80], str(message.get("shape", ""))[:200]
@@ -218,20 +218,17 @@ def _read_fields(kind: type[Gesture], message: Message) -> Gesture:
 
 
 def _is_read(field: Field[Any], message: Message) -> bool:
-    """Read a field; a missing one has its default, or if it has none is read as `None`."""
     return field.name in message or field.default is MISSING
 
 
 def _readers(kind: type[Gesture]) -> tuple[tuple[Field[Any], Reader], ...]:
-    """The reader of each field, by its type."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple((each, hints[each.name].__metadata__[0]) for each in fields(kind))
+    return tuple((attribute, hints[attribute.name].__metadata__[0]) for attribute in fields(kind))
 
 
 def _measure_field(value: object) -> tuple[str, int]:
-    """The size of a field, and its unit: entries of a list, else letters."""
     if isinstance(value, list | Mapping):
-        inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)
+        inner = max((len(str(entry)[: MOST_LETTERS + 1]) for entry in value), default=0)
         return ("entries", len(value)) if inner <= MOST_LETTERS else ("letters", inner)
     if isinstance(value, str):
         return "letters", len(value)
@@ -239,7 +236,7 @@ def _measure_field(value: object) -> tuple[str, int]:
 
 
 def _digits(value: object) -> int:
-    """The digits of a whole number; Python refuses to print one of thousands."""
+    """Estimate the digits of an integer; Python refuses to print one with thousands."""
     return value.bit_length() // 3 if isinstance(value, int) else 1
 
 

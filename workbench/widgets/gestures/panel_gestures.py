@@ -1,41 +1,41 @@
-"""Gestures of the panels beside the board: an exercise, the search for a plan, a fleet."""
+"""Gestures of the panels beside the board: exercise, search, fleet."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from workbench.widgets.gestures.gesture import TABLES, Flag, Gesture, Text20, Text40, Text80, Text200
 
-# Gestures of an exercise on the board: look at a question, begin with its plan, answer it.
+# Gestures of an exercise on the board.
 
 
 @dataclass(frozen=True, slots=True)
 class _ExerciseGesture(Gesture):
-    """A gesture of the exercise, whose refusal is shown there."""
+    """A gesture whose refusal is shown in the exercise."""
 
     refused_at: ClassVar[str] = "exercise"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionGesture(_ExerciseGesture):
-    """Look at one of the questions."""
+    """Show one of the questions."""
 
     name: Text80 = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StartQuestionGesture(_ExerciseGesture):
-    """Put the plan that the question starts from on the board."""
+    """Load the start plan of the question on the board."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerGesture(_ExerciseGesture):
-    """Answer the question: with the plan on the board, or with a text."""
+    """Answer the question with the plan on the board or with a text."""
 
     verb: ClassVar[str] = "answer_question"
     answer: Text200 = ""
 
 
-# Gestures of the search for a plan: what is fixed and what may be chosen, as the user typed it; and what is asked of the plans found.
+# Gestures of the search for a plan, with text as the user typed it, and of the plans found.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class FindGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StopFindingGesture(Gesture):
-    """Stop the search; what it has found stays."""
+    """Stop the search and keep its results."""
 
     refused_at: ClassVar[str] = TABLES
 
 
 @dataclass(frozen=True, slots=True)
 class ChooseFoundGesture(Gesture):
-    """Choose one of the plans found, by its number; chosen again, it is no longer chosen."""
+    """Select a found plan by number, or deselect it."""
 
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
@@ -79,7 +79,7 @@ class ChooseFoundGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class TakeFoundGesture(Gesture):
-    """Make one of the plans found the present plan."""
+    """Make a found plan the present plan."""
 
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
@@ -87,7 +87,7 @@ class TakeFoundGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class ExplainFoundGesture(Gesture):
-    """Ask why one of the plans found stands where it stands: the ledger from another one, and what each decision does."""
+    """Explain a found plan: the ledger from plan `than`, and the effect of each decision."""
 
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
@@ -96,7 +96,7 @@ class ExplainFoundGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class VerifyFoundGesture(Gesture):
-    """Ask XLA's partitioner and then the compiler about one of the plans found."""
+    """Verify a found plan with XLA's partitioner and the compiler."""
 
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
@@ -104,14 +104,14 @@ class VerifyFoundGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StopVerifyingGesture(Gesture):
-    """Ask them no more; what they answered stays."""
+    """Stop verifying and keep the answers."""
 
     refused_at: ClassVar[str] = TABLES
 
 
 @dataclass(frozen=True, slots=True)
 class RelaxGesture(Gesture):
-    """Search again with one of the requirements that clash in the weaker form that has a plan, by its place among them."""
+    """Search again with one conflicting requirement relaxed, given by its index."""
 
     refused_at: ClassVar[str] = TABLES
     place: Text20 = ""
@@ -119,7 +119,7 @@ class RelaxGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class PinChoiceGesture(Gesture):
-    """Search again with one decision fixed as the plan on the board has it."""
+    """Search again with one decision pinned to that of the present plan."""
 
     refused_at: ClassVar[str] = TABLES
     decision: Text20 = ""
@@ -130,7 +130,7 @@ class PinChoiceGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class FleetGesture(Gesture):
-    """A control of the fleet; `value` is what the user chose or typed."""
+    """A control of the fleet; `value` is the user's choice or text."""
 
     verb: ClassVar[str] = ""
     value: Text200 = ""
@@ -138,12 +138,12 @@ class FleetGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class PolicyGesture(FleetGesture):
-    """Choose another policy."""
+    """Choose a policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGesture(FleetGesture):
-    """Set the budget of each device; empty for all it has."""
+    """Set the memory budget of each device; empty for all memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class DevicesGesture(FleetGesture):
 
 @dataclass(frozen=True, slots=True)
 class FleetHardwareGesture(FleetGesture):
-    """Set the hardware of the fleet, attached or not; empty for what is attached."""
+    """Set the hardware of the fleet; empty for the attached devices."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Gestures on the mesh, the hardware and how the program is traced, and those that accept a suggested edit or a recipe."""
+"""Gestures on the mesh, the hardware and the tracing options, and gestures that accept a suggested edit or recipe."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +18,7 @@ from workbench.widgets.gestures.gesture import (
     Text80,
 )
 
-# Gestures on the axes of the mesh. Sizes are texts that the user typed.
+# Gestures on the mesh axes. Sizes are text as the user typed it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ResizeGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class AddAxisGesture(EditGesture):
-    """Add an axis, after the others."""
+    """Append an axis."""
 
     refused_at: ClassVar[str] = "+"
     axis: Needed
@@ -55,7 +55,7 @@ class RenameAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class ShiftAxisGesture(EditGesture):
-    """Move an axis by one position among the others, -1 towards the major ones."""
+    """Move an axis by one position, -1 towards the major axes."""
 
     axis: Needed
     by: Shift
@@ -63,7 +63,7 @@ class ShiftAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class OrderAxesGesture(EditGesture):
-    """Reorder all axes, after one of them was dragged."""
+    """Reorder all axes after a drag."""
 
     names: AxisOrder
 
@@ -71,12 +71,12 @@ class OrderAxesGesture(EditGesture):
 # Gestures on the hardware that the plan is for.
 
 HARDWARE_ZONE = "hardware"
-"""Where the hardware is chosen: a refusal there is shown under its field."""
+"""Zone of the hardware picker, which shows its refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareGesture(EditGesture):
-    """Choose a chip of the catalogue and a shape; either may be empty, and without both there is no hardware."""
+    """Choose a chip of the catalogue and a shape; either may be empty, both for no hardware."""
 
     refused_at: ClassVar[str] = HARDWARE_ZONE
     chip: Needed
@@ -85,48 +85,48 @@ class HardwareGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class AxisAssignmentGesture(EditGesture):
-    """Set which mesh axis runs over which links; empty for the default."""
+    """Assign mesh axes to links; empty for the default."""
 
     verb: ClassVar[str] = "wiring"
     refused_at: ClassVar[str] = HARDWARE_ZONE
     name: Needed400
 
 
-# Gestures on how the program is traced.
+# Gestures on the tracing options.
 
 PROGRAM_ZONE = "program"
-"""Where it is chosen how the program is traced: a refusal there is shown under it."""
+"""Zone of the tracing options, which shows their refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedAsGesture(EditGesture):
-    """Choose `remat`, `precision` or `offload`, as `name`, a text of the command line; an empty one is the default."""
+    """Set `remat`, `precision` or `offload` to `name`, as on the command line; empty for the default."""
 
     refused_at: ClassVar[str] = PROGRAM_ZONE
     option: Needed
     name: Needed400
 
 
-# Gestures that accept what the workbench offers: suggested edits and recipes.
+# Gestures that accept suggested edits and recipes.
 
 
 @dataclass(frozen=True, slots=True)
 class MendGesture(EditGesture):
-    """Make an edit that a diagnostic or a tried remedy of the present report suggests, named by its text."""
+    """Apply an edit that a diagnostic or a tried remedy of the present report suggests, named by its text."""
 
     edit: Needed
 
 
 @dataclass(frozen=True, slots=True)
 class DecideGesture(Gesture):
-    """Make an edit that was found for a conflict or the fewest statements, named by its text."""
+    """Apply an edit found for a conflict or the minimal layout, named by its text."""
 
     edit: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TryEditsGesture(Gesture):
-    """Search remedies for one resharding."""
+    """Search for remedies of one resharding."""
 
     refused_at: ClassVar[str] = "tools"
     key: Text = ""
@@ -152,7 +152,7 @@ class RecipeAxisGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class RecipeGesture(EditGesture):
-    """Apply all the edits of a recipe as one."""
+    """Apply all edits of a recipe as one."""
 
     refused_at: ClassVar[str] = "tools"
     name: Text80 = ""

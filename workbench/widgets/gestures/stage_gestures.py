@@ -1,4 +1,4 @@
-"""Gestures on the stage board: one verb, and a class for each thing that changes."""
+"""Gestures of the stage board: one verb, and a class for each pipeline setting."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ CHANGES = ("stages", "micro_batches", "chunks", "schedule", "remat", "engine", "
 
 @dataclass(frozen=True, slots=True)
 class StageGesture(EditGesture):
-    """A change of the pipeline; `value` is what the user chose or typed."""
+    """A change of the pipeline; `value` is the user's choice or text."""
 
     verb: ClassVar[str] = "pipeline"
     apart_by: ClassVar[str] = "change"
@@ -20,13 +20,12 @@ class StageGesture(EditGesture):
 
     @classmethod
     def unknown(cls, name: Any) -> PipelineError:
-        """Nothing of a pipeline is called so."""
         return PipelineError(*unknown_name("change of a pipeline", str("" if name is None else name)[:40], CHANGES))
 
 
 @dataclass(frozen=True, slots=True)
 class MakePipelineGesture(StageGesture):
-    """Make a first pipeline that fits the plan."""
+    """Create a first pipeline that suits the plan."""
 
     apart: ClassVar[str] = "make"
 
@@ -68,14 +67,14 @@ class ScheduleGesture(StageGesture):
 
 @dataclass(frozen=True, slots=True)
 class StageRematGesture(StageGesture):
-    """Set what a stage recomputes for its backward pass."""
+    """Set the recomputation policy of a stage's backward pass."""
 
     apart: ClassVar[str] = "remat"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineGesture(StageGesture):
-    """Choose another engine to run it."""
+    """Choose another engine to run the pipeline."""
 
     apart: ClassVar[str] = "engine"
 
@@ -89,27 +88,27 @@ class StageAxisGesture(StageGesture):
 
 @dataclass(frozen=True, slots=True)
 class BoundaryGesture(StageGesture):
-    """Drop a boundary between stages: `PIECE PATH`."""
+    """Drop a stage boundary: `PIECE PATH`."""
 
     apart: ClassVar[str] = "boundary"
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceTimeGesture(StageGesture):
-    """Balance the boundaries by time."""
+    """Balance the stage boundaries by time."""
 
     apart: ClassVar[str] = "time"
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceMemoryGesture(StageGesture):
-    """Balance the boundaries by memory."""
+    """Balance the stage boundaries by memory."""
 
     apart: ClassVar[str] = "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class BucketsGesture(StageGesture):
-    """Set the boundaries by lingvo's bucket rule."""
+    """Set the stage boundaries by lingvo's bucket rule."""
 
     apart: ClassVar[str] = "buckets"

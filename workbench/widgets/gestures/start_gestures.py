@@ -6,20 +6,27 @@ from typing import ClassVar
 from workbench.widgets.gestures.gesture import FileText, Flag, Gesture, Text20, Text40, Text80, Text200
 
 START, MODEL = "start panel", "model sizes"
-"""The zones that show refusals: the start panel, and the strip of the model's sizes."""
+"""Zones that show refusals: the start panel and the model size strip."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPlanGesture(Gesture):
-    """Open the start panel, or go back to the board."""
+    """Open the start panel, or return to the board."""
 
     refused_at: ClassVar[str] = START
     open: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetLessonsGesture(Gesture):
+    """Delete the answers to all lessons."""
+
+    refused_at: ClassVar[str] = START
+
+
+@dataclass(frozen=True, slots=True)
 class ChooseModelGesture(Gesture):
-    """Choose what is sharded: `decoder/llama3-8b` of the zoo, `my_module:program` of the folder; empty for another choice."""
+    """Choose the model: `decoder/llama3-8b` of the zoo, `my_module:program` of the folder; empty to choose again."""
 
     refused_at: ClassVar[str] = START
     model: Text200 = ""
@@ -27,7 +34,7 @@ class ChooseModelGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StartFileGesture(Gesture):
-    """Choose a `config.json`, or open a plan file. Without a text it is too large."""
+    """Choose a `config.json`, or open a plan file; `text` is missing if the file is too large."""
 
     refused_at: ClassVar[str] = START
     name: Text200 = ""
@@ -36,7 +43,7 @@ class StartFileGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class ChooseMachinesGesture(Gesture):
-    """Choose the machines, and what a step is given: so many sequences of so many tokens. `seq` is the number of the message."""
+    """Choose the machines and the input of a step: the number of sequences (`batch`) and their length in `tokens`."""
 
     refused_at: ClassVar[str] = START
     on: Text200 = ""
@@ -47,7 +54,7 @@ class ChooseMachinesGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class OpenLayoutGesture(Gesture):
-    """Open one of the layouts of the answer on the board."""
+    """Open one of the proposed layouts on the board."""
 
     refused_at: ClassVar[str] = START
     goal: Text40 = ""
@@ -55,14 +62,14 @@ class OpenLayoutGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StopStartGesture(Gesture):
-    """Stop what the start panel waits for."""
+    """Cancel the work of the start panel."""
 
     refused_at: ClassVar[str] = START
 
 
 @dataclass(frozen=True, slots=True)
 class SizeModelGesture(Gesture):
-    """Change a size or a choice of the model on the board."""
+    """Change a size or an option of the model on the board."""
 
     refused_at: ClassVar[str] = MODEL
     name: Text80 = ""
@@ -71,13 +78,13 @@ class SizeModelGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StopSizingGesture(Gesture):
-    """Stop tracing the model again."""
+    """Cancel retracing of the model."""
 
     refused_at: ClassVar[str] = MODEL
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmNamesGesture(Gesture):
-    """Confirm the names that are proposed for dimensions."""
+    """Confirm the proposed dimension names."""
 
     refused_at: ClassVar[str] = MODEL

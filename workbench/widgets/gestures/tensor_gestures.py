@@ -24,12 +24,12 @@ from workbench.widgets.gestures.gesture import (
     Text1200,
 )
 
-# Gestures on one tensor, value, result, source line or graph box: sharded by itself, or by the rules again.
+# Gestures on one tensor, value, result, source line or graph box: override its sharding, or return it to the rules.
 
 
 @dataclass(frozen=True, slots=True)
 class TensorGesture(Gesture):
-    """The target of the gesture: `of` is its kind, `place` one of its dimensions, `source` the zone its chip was dragged from."""
+    """Target of a gesture: `of` is its kind, `place` a dimension, `source` the zone of the dragged chip."""
 
     verb: ClassVar[str] = ""
     of: Text = ""
@@ -41,7 +41,7 @@ class TensorGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class OwnGesture(TensorGesture, EditGesture):
-    """Drop one of its dimensions on an axis, for this tensor alone."""
+    """Drop a dimension on an axis, for this tensor alone."""
 
     target: Text = ""
     add: Flag = False
@@ -49,22 +49,22 @@ class OwnGesture(TensorGesture, EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class OwnWholeGesture(TensorGesture, EditGesture):
-    """Replicate it on every device."""
+    """Replicate the tensor on every device."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDimGesture(TensorGesture, EditGesture):
-    """Leave one of its dimensions to propagation."""
+    """Leave a dimension to propagation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByRulesGesture(TensorGesture, EditGesture):
-    """Remove what was requested for it alone."""
+    """Remove the override or constraint of this tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeGesture(TensorGesture):
-    """Pick up its chip, to learn where it may be dropped; with a `menu`, unless it is dragged."""
+    """Pick up a chip to learn its legal drops; with a `menu` unless it is dragged."""
 
     key: Text1200 = ""
     menu: FlagUnlessFalse = True
@@ -72,40 +72,39 @@ class TakeGesture(TensorGesture):
 
 @dataclass(frozen=True, slots=True)
 class PreviewGesture(TensorGesture):
-    """A chip is in hand: show what a drop on each of the `targets` would do, of the dimension `dim` or with `only` of its tensor alone."""
+    """Preview a drop on each of the `targets`, of dimension `dim` or with `only` of its tensor alone; the pointer is on `target`."""
 
     key: Text1200 = ""
     dim: Text = ""
     targets: AxisNames = ()
+    target: MaybeText = None
     add: Flag = False
     only: Flag = False
 
     def drop_on(self, target: str) -> Gesture:
-        """The gesture of a drop there."""
         if self.only:
             return OwnGesture(self.of, self.path, self.rank, self.place, self.source, target=target, add=self.add)
         return DropGesture(self.dim, source=self.source or "", target=target, add=self.add)
 
 
-# Annotations by hand other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.
+# Annotations other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationGesture(TensorGesture, EditGesture):
-    """An annotation of a tensor or value; `what` says which."""
+    """An annotation of a tensor or value, of kind `what`."""
 
     verb: ClassVar[str] = "annotate"
     apart_by: ClassVar[str] = "what"
 
     @classmethod
     def unknown(cls, name: Any) -> LayoutError:
-        """There is no such annotation."""
         return LayoutError(f"`{str(name)[:40]}` is not an annotation.", ["reload the page"])
 
 
 @dataclass(frozen=True, slots=True)
 class OpenGesture(AnnotationGesture):
-    """Open one of its dimensions to further axes, or close it on those it has."""
+    """Open a dimension to further axes, or close it on its present ones."""
 
     apart: ClassVar[str] = "open"
     open: Flag = False
@@ -113,7 +112,7 @@ class OpenGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class RoundGesture(AnnotationGesture):
-    """Set the round in which one of its dimensions propagates (Shardy's user priority)."""
+    """Set the round in which a dimension propagates (Shardy's user priority)."""
 
     apart: ClassVar[str] = "priority"
     priority: Priority = field(kw_only=True)
@@ -121,7 +120,7 @@ class RoundGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class KeepOutGesture(AnnotationGesture):
-    """Exclude an axis from it, or allow it again."""
+    """Exclude an axis from a tensor or value, or allow it again."""
 
     apart: ClassVar[str] = "keep_out"
     axis: Text80 = ""
@@ -130,7 +129,7 @@ class KeepOutGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class UnreducedGesture(AnnotationGesture):
-    """Leave the sum over an axis undone, or do it again."""
+    """Leave the sum over an axis unreduced, or complete it again."""
 
     apart: ClassVar[str] = "unreduced"
     axis: Text80 = ""
@@ -139,7 +138,7 @@ class UnreducedGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class GroupGesture(AnnotationGesture):
-    """Group it with what `name` names, so that both are sharded alike."""
+    """Group a tensor or value with `name`, so that both have the same sharding."""
 
     apart: ClassVar[str] = "tie"
     name: Text400 = ""
@@ -147,7 +146,7 @@ class GroupGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class BarrierGesture(AnnotationGesture):
-    """Set which directions of propagation pass it; empty for all."""
+    """Set the directions of propagation that pass; empty for both."""
 
     apart: ClassVar[str] = "barrier"
     allows: Text20 = ""
@@ -168,12 +167,12 @@ class UnbarGesture(EditGesture):
     at: PathText = ""
 
 
-# Gestures on a named dimension: its rule, its order of axes, its name, its user priority.
+# Gestures on a named dimension: its rule, axis order, name and user priority.
 
 
 @dataclass(frozen=True, slots=True)
 class DropGesture(EditGesture):
-    """A chip of zone `source` dropped on zone `target`; `""` is unsharded, and `add` keeps the axes it has."""
+    """Drop a chip of zone `source` on zone `target`; `""` is unsharded, `add` keeps the present axes."""
 
     refused_by: ClassVar[tuple[str, ...]] = ("target",)
     dim: Needed
@@ -184,7 +183,7 @@ class DropGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class MajorGesture(EditGesture):
-    """Make one of the axes of a dimension the major one."""
+    """Make an axis of a dimension the major one."""
 
     dim: Needed
     axis: Needed
@@ -192,7 +191,7 @@ class MajorGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class WholeGesture(EditGesture):
-    """Leave a dimension whole."""
+    """Leave a dimension unsharded."""
 
     dim: Needed
 

@@ -19,7 +19,7 @@ from workbench.widgets.gestures.gesture import (
     Value,
 )
 
-# Gestures that change the view, and no plan.
+# Gestures that change only the view.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TabGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class SelectGesture(Gesture):
-    """Select an argument, value or collective, marked in every view; selected again, it is deselected."""
+    """Select an argument, value or collective, marked in every view, or deselect it."""
 
     path: PathText = ""
 
@@ -47,14 +47,14 @@ class FoldGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class WhyGesture(Gesture):
-    """Ask a question, or with an empty text close the answer."""
+    """Ask a question; an empty text closes the answer."""
 
     of: PathText = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepGesture(Gesture):
-    """Show a step of the propagation; without one, the last."""
+    """Show a step of the propagation, by default the last."""
 
     step: Step = None
 
@@ -80,28 +80,28 @@ class ExpandGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class PictureGesture(Gesture):
-    """Ask for the forms of a picture that are not shown: its text, and the SVG behind its charts. They come until another tab is opened."""
+    """Request the hidden forms of a picture, its text and the SVG of its charts, until another tab is opened."""
 
     name: PathText
 
 
 @dataclass(frozen=True, slots=True)
 class MomentGesture(Gesture):
-    """Show what is alive at a moment of the step; the same again for the peak."""
+    """Show the live values at a moment of the step; the same moment again shows the peak."""
 
     place: Text
 
 
 @dataclass(frozen=True, slots=True)
 class ShowStageGesture(Gesture):
-    """Show one stage of the pipeline in every tab, or with an empty text all of them."""
+    """Show one pipeline stage in every tab; an empty text shows all."""
 
     stage: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TryBoundaryGesture(Gesture):
-    """A boundary between stages while it is dragged, `PIECE PATH`; empty once it is dropped."""
+    """Preview a dragged stage boundary, `PIECE PATH`; empty once it is dropped."""
 
     value: Value = ""
 
@@ -111,19 +111,19 @@ class TryBoundaryGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class _ToolGesture(Gesture):
-    """A gesture of the toolbar, where its refusal is shown."""
+    """A gesture of the toolbar, which shows its refusal."""
 
     refused_at: ClassVar[str] = "tools"
 
 
 @dataclass(frozen=True, slots=True)
 class UndoGesture(_ToolGesture):
-    """Go to the plan before."""
+    """Return to the previous plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedoGesture(_ToolGesture):
-    """Go to the plan that was undone."""
+    """Return to the undone plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class PinGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class ComparePlansGesture(_ToolGesture):
-    """Pick one of the plans for a comparison; picked again, it is removed."""
+    """Select a plan for comparison, or deselect it."""
 
     number: PlanNumber
 
@@ -173,26 +173,27 @@ class StopComparingGesture(_ToolGesture):
     """Close the comparison."""
 
 
-# Plans in and out of the board: files, exports, links.
+# Import and export of plans: files, exports, links.
 
 
 @dataclass(frozen=True, slots=True)
 class _FileGesture(Gesture):
-    """A gesture of the toolbar, where its refusal is shown."""
+    """A gesture of the toolbar, which shows its refusal."""
 
     refused_at: ClassVar[str] = "tools"
 
 
 @dataclass(frozen=True, slots=True)
 class SaveGesture(_FileGesture):
-    """Save the plan; where the host has no files, it is a download in the `view` that asked."""
+    """Save the plan; without a host file it is downloaded by the `view` that asked. `name` is its name in a gallery."""
 
     view: Text40 = ""
+    name: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFileGesture(_FileGesture):
-    """Open the plan of a file; its text has a separate limit."""
+    """Open a plan file; its text has a separate limit."""
 
     name: Text = ""
     text: FileText = None
@@ -200,7 +201,7 @@ class OpenFileGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class ExportGesture(_FileGesture):
-    """Export the plan as code, in one of the formats or the first of them; or as a file, a download in the `view` that asked."""
+    """Export the plan as code, by default in the first format, or as a file downloaded by the `view` that asked."""
 
     form: MaybeText = None
     view: Text40 = ""
@@ -208,7 +209,7 @@ class ExportGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class LinkGesture(_FileGesture):
-    """Make a URL that contains the plan."""
+    """Create a URL that contains the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +217,12 @@ class CloseSheetGesture(_FileGesture):
     """Close the export or link."""
 
 
-# Gestures for runs and compilations; and those that only ask for an answer.
+# Gestures for runs and compilations, and gestures that only request an answer.
 
 
 @dataclass(frozen=True, slots=True)
 class RunGesture(Gesture):
-    """Run the plan for so many steps, as the user typed them; or train a fleet."""
+    """Run the plan for a number of steps, as typed, or train a fleet."""
 
     steps: Text = ""
 
@@ -243,26 +244,26 @@ class CancelCompilationGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class CalibrateGesture(Gesture):
-    """Measure the attached devices, and predict times for them where the plan names no hardware."""
+    """Measure the attached devices, and predict times for them if the plan names no hardware."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelCalibrationGesture(Gesture):
-    """Cancel the measuring of the attached devices."""
+    """Cancel the calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileAtRestGesture(Gesture):
-    """Switch the automatic compilation of a plan that stays for a moment."""
+    """Switch automatic compilation of plans left unchanged for a moment."""
 
     on: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
 class DismissGesture(Gesture):
-    """Dismiss a refusal, which any gesture does as well."""
+    """Dismiss a refusal, as any other gesture does too."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshGesture(Gesture):
-    """The page has missed a message, and asks for the state again; answered before it is read."""
+    """Request the state again after a missed message; answered before it is parsed."""

@@ -1,4 +1,4 @@
-"""The terms on the board: one sentence each, where the notebooks show it, and what to read. One table for every host."""
+"""The terms on the board: one sentence each, a notebook heading, and further reading. One table for every host."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ ARXIV = "https://arxiv.org/abs/"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`on` are the labels, in lower case, and the keys of figures that it explains; `notebook` a heading in the notebook `number`."""
+    """A term: `on` are the labels and figure keys that it explains, `notebook` is a heading in notebook `number`."""
 
     name: str
     says: str
@@ -76,7 +76,7 @@ LAYOUT = (
 COST = (
     Term(
         "Memory per device",
-        "Peak bytes live at once on one device during a step: parameters, optimizer state, gradients, activations.",
+        "Peak bytes in use on one device during a step: parameters, optimizer state, gradients, activations.",
         f"{ARXIV}1910.02054",
         ("memory", "memory per device", "peak memory"),
         "Does it fit?",
@@ -91,7 +91,7 @@ COST = (
     Term(
         "Sent per device",
         "Bytes sent by one device per step, over all collectives: on a ring of n, an all-reduce sends 2 (n − 1)/n of its payload, "
-        "the others (n − 1)/n, a permute all of it.",
+        "a permute all of it, and the others (n − 1)/n.",
         f"{BOOK}sharding",
         ("sent", "sent per device", "sent a step"),
         "What is sent, and why?",
@@ -121,8 +121,8 @@ COST = (
     ),
     Term(
         "Duplication",
-        "How many times the matrix products are computed: on several devices, because a mesh axis shards none of their dimensions, or for "
-        "padding, if a size does not divide; 1.00× means no duplicated work.",
+        "How many times the matrix products are computed; 1.00× means no duplicated work. Causes: a mesh axis that shards no dimension "
+        "of a product, and padding of sizes that do not divide.",
         f"{ARXIV}2105.04663",
         ("duplication",),
         "Is any work done twice?",
@@ -141,7 +141,7 @@ COST = (
     ),
     Term(
         "Exposed and hidden communication",
-        "A collective is hidden while its device computes, and exposed while the device waits for it; only what is exposed takes time.",
+        "A collective is hidden while its device computes, and exposed while the device waits for it; only exposed time counts.",
         f"{BOOK}sharding",
         ("waited for", "exposed", "hidden"),
     ),
@@ -167,14 +167,14 @@ RESHARDING = (
     ),
     Term(
         "Way",
-        "The method of a reshard, one of eight in XLA's partitioner: as planned by Shardy, then "
-        "as XLA does it. Only XLA knows where the last method, a full gather, is used.",
+        "The method of a reshard, one of eight in XLA's partitioner: first as planned by Shardy, then "
+        "as chosen by XLA. Only XLA can tell where the last method, a full gather, is used.",
         f"{ARXIV}2105.04663",
         ("way",),
         "Resharding",
         "03",
     ),
-    Term("1 Stays", "Both shardings are the same: nothing is done.", RESHARD, ("stays",)),
+    Term("1 Stays", "Both shardings are the same: no operation is needed.", RESHARD, ("stays",)),
     Term(
         "2 Within groups",
         "Inside a `shard_map`, only the axes that are not manual change: one of the other methods, within each group of devices.",
@@ -272,28 +272,28 @@ PROOF = (
 
 GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("Layouts", LAYOUT),
-    ("Annotations and propagation", tuple(Term(*each, number="03") for each in ANNOTATIONS)),
+    ("Annotations and propagation", tuple(Term(*entry, number="03") for entry in ANNOTATIONS)),
     ("Cost", COST),
     ("Resharding and recipes", RESHARDING),
-    ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
-    ("Inference", tuple(Term(*each) for each in INFERENCE)),
-    ("Search", tuple(Term(*each, number="05") for each in FINDING)),
-    ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
-    ("Tiers of figures", tuple(Term(*each) for each in TIERS)),
+    ("Pipelines", tuple(Term(*entry) for entry in PIPELINES)),
+    ("Inference", tuple(Term(*entry) for entry in INFERENCE)),
+    ("Search", tuple(Term(*entry, number="05") for entry in FINDING)),
+    ("Many models", tuple(Term(*entry, number="04") for entry in FLEETS)),
+    ("Tiers of figures", tuple(Term(*entry) for entry in TIERS)),
     ("Checking predictions", PROOF),
 )
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),
-    ("Arrows", "from chip to chip; while a chip is dragged, from zone to zone"),
+    ("Arrows", "move from chip to chip; while a chip is dragged, from zone to zone"),
     ("Space or Enter", "pick up the chip; drop it"),
-    ("Shift + Space", "drop it and keep its other axes: add an axis"),
+    ("Shift + Space", "drop the chip and keep its other axes: add an axis"),
     ("Esc", "cancel the drag; close a menu, a panel, the tour"),
     ("M or Shift + F10", "menu of the chip"),
     ("Ctrl + Z", "undo; with Shift, redo"),
     ("Arrows in a table or picture", "from row to row, from mark to mark; Enter selects in every view"),
     ("Arrows on a curve", "read it step by step"),
-    ("+ and − on a chart", "zoom; A and D pan, 0 shows all of it; with the pointer drag, Ctrl + wheel, and Shift + drag for a box"),
+    ("+ and − on a chart", "zoom; A and D pan, 0 shows everything; with the pointer: drag, Ctrl + wheel, Shift + drag for a box"),
     ("Arrows on the replay's slider", "step by step through the propagation; Home and End, its first and last"),
     ("?", "this help"),
 )
@@ -301,7 +301,6 @@ KEYS: tuple[tuple[str, str], ...] = (
 
 @cache
 def glossary_state() -> dict[str, Any]:
-    """The tables as JSON, for the front end."""
     groups = [{"title": title, "terms": [_term_state(term) for term in terms]} for title, terms in GROUPS]
     return {"groups": groups, "keys": [{"press": press, "does": does} for press, does in KEYS]}
 

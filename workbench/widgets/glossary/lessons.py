@@ -1,4 +1,4 @@
-"""The lessons, by course, and which of them teaches a word of the board; where the documentation site is, for links to both."""
+"""The lessons by course, the lesson that introduces each term, and the address of the documentation site."""
 
 import os
 import re
@@ -39,7 +39,8 @@ COURSES: dict[str, dict[str, str]] = {
         "serving_experts": "Serving a mixture",
     },
 }
-"""The folder of each lesson and its title, in the order in which lessons build on each other."""
+"""Folder and title of each lesson, in reading order."""
+LESSONS: dict[str, str] = {name: title for titles in COURSES.values() for name, title in titles.items()}
 NOTEBOOKS: dict[str, str] = {
     "01_layouts": "Layouts",
     "02_pipeline": "Pipelines",
@@ -47,7 +48,7 @@ NOTEBOOKS: dict[str, str] = {
     "04_many_models": "Many models at once",
     "05_search": "Finding the best plan",
 }
-"""The file of each notebook, without its ending, and its title."""
+"""File stem and title of each notebook."""
 LESSON_OF: dict[str, str] = {
     "Mesh": "one_product",
     "Named dimension": "one_product",
@@ -101,19 +102,24 @@ LESSON_OF: dict[str, str] = {
     "Throughput": "latency_and_throughput",
     "Latency front": "latency_and_throughput",
 }
-"""By the name of a term, the lesson that begins with it."""
+"""The lesson that introduces each term."""
 DOCS_VARIABLE = "WORKBENCH_DOCS"
-"""The environment variable that says where the documentation site is: `https://example.org/workbench`. Without it nothing links there."""
+"""Environment variable with the address of the documentation site, `https://example.org/workbench`."""
 
 
 def docs_address() -> str:
-    """The address of the documentation site, without a slash at its end; empty where no fix found."""
-    found = os.environ.get(DOCS_VARIABLE, "").strip().rstrip("/")
-    return found if found.startswith(("https://", "http://")) else ""
+    """Return the address of the documentation site without a trailing slash; empty if unset or not an HTTP URL."""
+    address = os.environ.get(DOCS_VARIABLE, "").strip().rstrip("/")
+    return address if address.startswith(("https://", "http://")) else ""
+
+
+def lesson_link(name: str) -> dict[str, str]:
+    """The title of a lesson, and its address on a server that opens lessons."""
+    return {"title": LESSONS[name], "link": f"?lesson={name}"}
 
 
 def page_name(term: str) -> str:
-    """A term's name as the name of its page of the site.
+    """Convert a term into the name of its page on the site.
 
     >>> page_name("Round (priority)"), page_name("1 Stays")
     ('round_priority', '1_stays')
@@ -122,14 +128,13 @@ def page_name(term: str) -> str:
 
 
 def page_of(term: str) -> str:
-    """The address of a term's page; empty where the site is not known."""
+    """Return the address of a term's page; empty if the site is unknown."""
     return f"{docs_address()}/glossary/{page_name(term)}.html" if docs_address() else ""
 
 
 def lesson_of(term: str) -> dict[str, str] | None:
-    """The lesson that teaches a term: its title, and its address where the site is known; `None` where there is none."""
+    """Return the title and address of the lesson that teaches a term; `None` if no lesson does."""
     name = LESSON_OF.get(term)
     if name is None:
         return None
-    title = next(lessons[name] for lessons in COURSES.values() if name in lessons)
-    return {"title": title, "link": f"{docs_address()}/lessons/{name}/lesson.html" if docs_address() else ""}
+    return {"title": LESSONS[name], "link": f"{docs_address()}/lessons/{name}/lesson.html" if docs_address() else ""}

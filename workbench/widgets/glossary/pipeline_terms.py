@@ -1,5 +1,4 @@
-"""Terms of pipelines and of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it
-explains."""
+"""Terms of pipelines and fleets, as fields of `glossary.Term`."""
 
 _ARXIV = "https://arxiv.org/abs/"
 _GPIPE, _MEGATRON = f"{_ARXIV}1811.06965", f"{_ARXIV}2104.04473"
@@ -31,7 +30,7 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "GPipe",
-        "A schedule: all forward tasks, then all backward ones; the activations of every micro-batch are kept until then.",
+        "A schedule: all forward tasks, then all backward tasks; the activations of every micro-batch are kept in between.",
         _GPIPE,
         ("gpipe",),
     ),
@@ -61,13 +60,13 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "V schedules",
-        "Schedules of two chunks a device: a micro-batch goes up the devices and back down, and its activations are kept for less time.",
+        "Schedules with two chunks per device: a micro-batch goes up the devices and back down; its activations are kept for less time.",
         f"{_ARXIV}2405.15362",
         ("zb_v", "dualpipe_v", "v_half", "v_min"),
     ),
     (
         "Recompute",
-        "Keep only the input of a stage and recompute its forward pass in the backward task. Under 1F1B the first stages save most.",
+        "Keep only the input of a stage and recompute its forward pass in the backward task. Under 1F1B the first stages save the most.",
         f"{_ARXIV}1604.06174",
         ("recompute",),
     ),
@@ -85,7 +84,7 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Fullest stage",
-        "Peak memory of one device: parameters, gradients and optimiser state of its stage, and micro-batches in flight.",
+        "Peak memory of one device: parameters, gradients and optimizer state of its stage, and micro-batches in flight.",
         _MEGATRON,
         ("fullest stage, per device",),
     ),
@@ -98,8 +97,8 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 
 
-# Terms of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, and the heading of
-# notebook 04 that shows it.
+# Terms of fleets, as fields of `glossary.Term`: name, definition, further reading, explained labels, and a heading of
+# notebook 04.
 
 _HYDRA = "https://arxiv.org/abs/2110.08633"
 _GRAHAM = "https://doi.org/10.1002/j.1538-7305.1966.tb01709.x"

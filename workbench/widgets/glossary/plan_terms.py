@@ -1,5 +1,4 @@
-"""Terms of plans, as fields of `glossary.Term` (name, definition, further reading, the labels it explains, the heading): of annotations, of
-the search, of inference and of the tiers of a figure."""
+"""Terms of annotations, search, inference and figure tiers, as fields of `glossary.Term`."""
 
 _SHARDY = "https://openxla.org/shardy/"
 _SAYS, _SPREADS = f"{_SHARDY}sharding_representation", f"{_SHARDY}propagation"
@@ -22,7 +21,7 @@ ANNOTATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ),
     (
         "Partial sum (unreduced)",
-        "Each device along the axis holds a partial sum, to be reduced later: a product whose contracted dimension is sharded.",
+        "Each device along the axis holds a partial sum that is reduced later, from a product whose contracted dimension is sharded.",
         _SAYS,
         ("partial sum over", "unreduced"),
         _NOTE,
@@ -65,7 +64,7 @@ ANNOTATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
 )
 
 
-# Terms of inference, as fields of `glossary.Term`: name, definition, further reading, the labels it explains.
+# Terms of inference, as fields of `glossary.Term`: name, definition, further reading, explained labels.
 
 BOOK = "https://jax-ml.github.io/scaling-book/inference"
 ARXIV = "https://arxiv.org/abs/"
@@ -83,7 +82,7 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
         "Decode",
         (
-            "The step that produces one token per sequence: a product has as many rows as the batch and reads all its weights, so "
+            "The step that produces one token per sequence: a product has one row per sequence and reads all its weights, so "
             "below a critical batch size it is memory-bound."
         ),
         BOOK,
@@ -135,18 +134,16 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 
 
-# Terms of the tiers of a figure, as fields of `glossary.Term`: name, definition, further reading, the labels it explains.
+# Terms of figure tiers, as fields of `glossary.Term`: name, definition, further reading, explained labels.
 
 GSPMD = "https://arxiv.org/abs/2105.04663"
 AOT = "https://docs.jax.dev/en/latest/aot.html"
 PROFILING = "https://docs.jax.dev/en/latest/profiling.html"
 
 _PLANNED = (
-    "Computed in this process after each edit: Shardy decides the sharding of every value; bytes sent, memory and time follow from it."
+    "Computed in this process after each edit: Shardy decides the sharding of every value, which determines bytes sent, memory and time."
 )
-_PARTITIONED = (
-    "From XLA's own SPMD partitioner, usually within half a second: its collectives, with the memory and time that follow from them."
-)
+_PARTITIONED = "From XLA's own SPMD partitioner, usually within half a second: its collectives, with the resulting memory and time."
 _COMPILED = (
     "Read from the program that XLA compiled for the hardware of the plan: its collectives, memory and kernels. For a TPU they come within "
     "a second or two, before code is generated; the compiler's own kernel times come with the code."
@@ -157,10 +154,10 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Compiled", _COMPILED, AOT, ("compiled", "compiled payload")),
     ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),
 )
-"""Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
+"""Name, definition, further reading, and explained labels, in order of accuracy and cost."""
 
 
-# Terms of the search for a plan, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, and a heading of
+# Terms of the search, as fields of `glossary.Term`: name, definition, further reading, explained labels, and a heading of
 # notebook 05.
 
 FINDING: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (

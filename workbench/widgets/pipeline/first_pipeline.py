@@ -17,34 +17,36 @@ from workbench.plan.stage_axis import STAGE_AXES
 from workbench.units import divisors
 
 MOST_STAGES = 8  # stages to begin with; the user may ask for more
-MOST_OF_AN_AXIS = 4  # where devices are taken from other work
-NEW_AXIS_STAGES = 4  # where the number of devices is unknown
-PER_STAGE = 4  # micro-batches: with four per stage the bubble is a fifth at most
+MOST_OF_AN_AXIS = 4  # stages when part of a used axis becomes the stage axis
+NEW_AXIS_STAGES = 4  # stages when the number of devices is unknown
+PER_STAGE = 4  # micro-batches per stage: with four the bubble is at most a fifth
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStart:
-    """The edit, and where its devices come from in words."""
+    """A proposed pipeline edit, the source of its devices in words, and the mesh that identifies it among several."""
 
     edit: Edit
     spec: PipelineSpec
     about: str
-    mesh: str = ""  # with it, by which one of several is chosen
+    mesh: str = ""  # identifies one of several proposals
 
 
 def propose_pipeline(plan: Plan, mesh: str = "") -> PipelineStart:
-    """The pipeline to start with, or the one of several with this mesh. Raises `PipelineError` for a program that cannot be partitioned,
-    and where there are several and none is chosen: then the hardware has no devices to spare."""
+    """Return the proposed pipeline, or the one of several with this mesh; raises `PipelineError`."""
     starts = list_starts(plan)
-    chosen = [each for each in starts if each.mesh == mesh or len(starts) == 1]
+    chosen = [start for start in starts if start.mesh == mesh or len(starts) == 1]
     if not chosen:
-        raise PipelineError(scarce_text(plan), [f"{each.spec.stages} stages {each.about}" for each in starts])
+        raise PipelineError(shortage_text(plan), [f"{start.spec.stages} stages {start.about}" for start in starts])
     return chosen[0]
 
 
 def list_starts(plan: Plan) -> tuple[PipelineStart, ...]:
-    """The pipeline to start with; several where the user has to choose, for all devices of the hardware are taken and none of them can be
-    given to as many stages as divide the layers. Raises `PipelineError` for a program that cannot be partitioned."""
+    """List pipelines to start with, several if the user must choose.
+
+    That is if the hardware has no spare devices and no axis divides into equal stages. Raises `PipelineError` if the
+    program cannot be partitioned.
+    """
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
         raise PipelineError(
@@ -52,16 +54,15 @@ def list_starts(plan: Plan) -> tuple[PipelineStart, ...]:
             ["add named scopes to its layers to get more blocks"],
         )
     layers = max(Counter(map(template, paths)).values())
-    found = _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers)
-    if found is not None:
-        return (found,)
+    start = _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers)
+    if start is not None:
+        return (start,)
     new = _new_axis(plan, layers)
     is_scarce = plan.hardware is not None and new.spec.stages * plan.mesh.size > plan.hardware.size
     return (*_with_uneven_stages(plan, len(paths)), new) if is_scarce else (new,)
 
 
-def scarce_text(plan: Plan) -> str:
-    """Why there is more than one way."""
+def shortage_text(plan: Plan) -> str:
     have = plan.hardware.size if plan.hardware else 0
     return (
         f"The mesh takes {plan.mesh.size} of the {have} devices of {plan.hardware}; no number of stages with equal layers fits. Choose one."
@@ -69,7 +70,7 @@ def scarce_text(plan: Plan) -> str:
 
 
 def micro_batches_for(plan: Plan, stages: int) -> int:
-    """The most micro-batches, up to four per stage, that divide the batch, and if possible leave enough of it for every device."""
+    """Return the most micro-batches, up to four per stage, that divide the batch and, if possible, suit its sharding."""
     counts = [count for count in micro_batch_counts(plan.program) if count <= PER_STAGE * stages]
     batch = max(micro_batch_counts(plan.program))
     batch_parts = prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
@@ -77,7 +78,6 @@ def micro_batches_for(plan: Plan, stages: int) -> int:
 
 
 def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> PipelineStart | None:
-    """The start; `None` where the plan refuses it."""
     spec = PipelineSpec(stages, 1, axis=axis)
     try:
         for edit in first:
@@ -91,15 +91,14 @@ def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> 
 
 
 def _on_idle_axis(plan: Plan, blocks: int) -> PipelineStart | None:
-    """A pipeline on an axis of the mesh that nothing is sharded over: one that is named after stages, if there is one."""
-    for axis, size in sorted(plan.mesh.axes, key=lambda each: each[0] not in STAGE_AXES):
-        if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which shards nothing now")):
-            return found
+    """Propose a pipeline on a mesh axis that shards nothing, preferably one named after stages."""
+    for axis, size in sorted(plan.mesh.axes, key=lambda axis: axis[0] not in STAGE_AXES):
+        if 1 < size <= blocks and (start := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which shards nothing now")):
+            return start
     return None
 
 
 def _on_spare_devices(plan: Plan, layers: int) -> PipelineStart | None:
-    """Devices of the hardware that the mesh leaves idle."""
     spare = plan.hardware.size // plan.mesh.size if plan.hardware else 1
     stages = _largest(layers, spare)
     return (
@@ -110,10 +109,10 @@ def _on_spare_devices(plan: Plan, layers: int) -> PipelineStart | None:
 
 
 def _on_part_of_axis(plan: Plan, layers: int) -> PipelineStart | None:
-    """A pipeline on part of the longest axis: the number of devices stays."""
+    """Propose a pipeline on part of the longest axis, with the same number of devices."""
     if not plan.mesh.axes:
         return None
-    axis, size = max(plan.mesh.axes, key=lambda each: each[1])
+    axis, size = max(plan.mesh.axes, key=lambda axis: axis[1])
     stages = _largest(layers, size, MOST_OF_AN_AXIS)
     if stages < 2:
         return None
@@ -122,31 +121,30 @@ def _on_part_of_axis(plan: Plan, layers: int) -> PipelineStart | None:
 
 
 def _with_uneven_stages(plan: Plan, blocks: int) -> Iterator[PipelineStart]:
-    """The fewest stages that part of an axis has devices for, on each axis: the number of devices stays."""
+    """Propose the smallest number of stages on part of each axis, with the same number of devices."""
     for axis, size in plan.mesh.axes:
-        stages = next((each for each in divisors(size) if 1 < each <= blocks), 0)
+        stages = next((count for count in divisors(size) if 1 < count <= blocks), 0)
         about = f"on the same {plan.mesh.size} devices: `{axis}` goes from {size} to {size // max(stages, 1)}"
-        found = _try_start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages)) if stages else None
-        if found is not None:
-            yield found
+        start = _try_start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages)) if stages else None
+        if start is not None:
+            yield start
 
 
 def _new_axis(plan: Plan, layers: int) -> PipelineStart:
     stages, axis = max(_largest(layers, NEW_AXIS_STAGES), 2), _new_name(plan)
     needed = stages * plan.mesh.size
     about = f"on a new mesh axis: {stages} × {plan.mesh.size} = {needed} devices"
-    asked: tuple[Edit, ...] = ()  # the user's own axis, which is not refused
+    mesh_edits: tuple[Edit, ...] = ()  # an axis set by the user is not rejected for lack of devices
     if plan.hardware is not None and needed > plan.hardware.size:
-        asked = (SetMesh(Mesh(((axis, stages), *plan.mesh.axes))),)
+        mesh_edits = (SetMesh(Mesh(((axis, stages), *plan.mesh.axes))),)
         about += f", and {plan.hardware} has {plan.hardware.size}"
-    found = _try_start(plan, axis, stages, about, *asked)
-    if found is None:
+    start = _try_start(plan, axis, stages, about, *mesh_edits)
+    if start is None:
         raise PipelineError(f"No pipeline fits {plan.mesh}.", ["add an empty mesh axis for its stages"])
-    return found
+    return start
 
 
 def _largest(layers: int, devices: int, most: int = MOST_STAGES) -> int:
-    """The most stages that divide the layers and the devices."""
     return next((count for count in range(most, 1, -1) if layers % count == 0 and devices % count == 0), 1)
 
 

@@ -1,4 +1,4 @@
-"""The key figures of a plan with a pipeline: figures of the whole program do not hold for a stage, which has only a part of it."""
+"""Key figures of a plan with a pipeline, whose stages each have only a part of the program."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 
 
 def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
-    """`found` are the figures of the program as a whole; they are used where it cannot be partitioned."""
+    """Return the key figures; `found` are those of the whole program, used if it cannot be partitioned."""
     planned = report.staged_pipeline
     if planned is None:
         return [replace(figure, note="without the pipeline", tone="bad") for figure in found]
@@ -59,7 +59,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
 
 
 def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:
-    """What leaves a device in collectives among the devices of its own stage; of the stage that sends most."""
+    """Build the bytes sent in collectives within a stage, for the stage that sends most."""
     most = planned.most_sending(mesh)
     count = planned.sent_inside(most, mesh)
     title = f"{count:,} bytes leave each device of stage {most} in a step, in collectives among the devices of the stage"
@@ -67,7 +67,7 @@ def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:
 
 
 def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:
-    """The mean stage: working, recomputing, waiting, updating."""
+    """Build the step time of the mean stage: working, recomputing, waiting, updating."""
     step, stages = planned.simulated, planned.spec.stages
     again = sum(span.recompute for span in step.spans) / stages
     parts = {
@@ -98,13 +98,12 @@ def _percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-# The step of a pipeline over time: as simulated, under it as a run of the same plan measured it, and what differs in words.
+# The step of a pipeline over time: simulated, measured below it, and the differences in words.
 
 MOST_TASKS = 100_000  # that are sent with each drop
 
 
 def timeline_block(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> Block:
-    """Of a planned pipeline, with the tasks that a run of the same plan measured."""
     step, title = planned.simulated, "The step over time"
     count = len(step.spans) + len(tasks)
     if count > MOST_TASKS:
@@ -118,7 +117,6 @@ def timeline_block(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> B
 
 
 def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], lasted: float) -> str:
-    """The differences in words: the step, the bubble, and each kind of task."""
     if not tasks:
         return ""
     step = planned.simulated
@@ -132,7 +130,6 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], lasted: floa
 
 
 def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTime]) -> str:
-    """The difference of the mean task of a kind."""
     real = [task.seconds for task in tasks if task.kind == kind]
     predicted_seconds = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
     predicted = format_seconds(sum(predicted_seconds) / len(predicted_seconds)) if predicted_seconds else "none"
@@ -142,7 +139,7 @@ def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTi
 def _about(planned: PipelineReport, lasted: float) -> str:
     step = planned.simulated
     measured = f" Measured below each: {format_seconds(lasted)}." if lasted else ""
-    what = "The schedule, each stage a program of its own: the step" if planned.is_in_step else "The step"
+    what = "The schedule, with a separate program per stage: the step" if planned.is_in_step else "The step"
     return (
         f"{what} as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "
         f"in {format_seconds(step.seconds)}, bubble {step.bubble:.1%}.{measured} Memory of each stage beneath."

@@ -1,8 +1,4 @@
-"""The stage board as JSON: the pipeline's settings, figures, and a column per stage with its blocks, which the front end draws; under it
-the step over time.
-
-Blocks and boundaries are separate from the columns: while a boundary is dragged, the front end moves only blocks.
-"""
+"""The stage board as JSON; blocks and boundaries are separate from the columns, so a drag moves only blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +15,7 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, scarce_text
+from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, shortage_text
 from workbench.widgets.pipeline.pipeline_figures import timeline_block
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
 from workbench.widgets.tabs.table_blocks import Block, note_block
@@ -41,10 +37,7 @@ _ENGINE = {
 
 
 def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: PipelineReport | None = None) -> list[Block]:
-    """The tab: the invitation to make a pipeline, the pipeline, or why there can be none.
-
-    `tasks` are measured ones of this plan; `trial` is shown in its place while a boundary is dragged.
-    """
+    """Return the tab; `tasks` are measured, `trial` replaces the pipeline while a boundary is dragged."""
     if report.plan.pipeline is None:
         return [_stages_block(_empty(report.plan))]
     try:
@@ -62,10 +55,16 @@ def _empty(plan: Plan) -> State:
     try:
         starts = list_starts(plan)
     except WorkbenchError as error:
-        about = "This program cannot be pipelined as it is."
+        about = "This program cannot be pipelined without changes."
         return {"kind": "none", "about": about, "problem": _problem(error), "button": None, "choices": []}
     if len(starts) > 1:
-        return {"kind": "none", "about": scarce_text(plan), "problem": None, "button": None, "choices": [_choice(each) for each in starts]}
+        return {
+            "kind": "none",
+            "about": shortage_text(plan),
+            "problem": None,
+            "button": None,
+            "choices": [_choice(option) for option in starts],
+        }
     (start,) = starts
     spec = start.spec
     about = f"{spec.stages} stages {start.about}; {spec.micro_batches} micro-batches a step, one forward, one backward."
@@ -99,7 +98,7 @@ def _controls(plan: Plan, planned: PipelineReport | None) -> Iterator[State]:
     yield _control(
         "axis", "on mesh axis", spec.axis, "select", [(name, f"{name} ×{plan.mesh[name]}", _axis_note(name, plan)) for name in axes]
     )
-    yield _control("schedule", "Schedule", spec.schedule, "menu", [(each.name, each.name, each.about) for each in ALL_SCHEDULES])
+    yield _control("schedule", "Schedule", spec.schedule, "menu", [(entry.name, entry.name, entry.about) for entry in ALL_SCHEDULES])
     yield _control("micro_batches", "Micro-batches", str(spec.micro_batches), "slider", [(str(n), str(n), "") for n in _counts(plan)])
     if schedule.loops:
         most = min(len(planned.blocks) // spec.stages, MOST_CHUNKS) if planned else MOST_CHUNKS
@@ -115,7 +114,7 @@ def _control(key: str, label: str, value: str, kind: str, options: list[tuple[st
 
 
 def _remat_options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
-    """From the least memory to the least work; of the first N stages those of about each quarter, and those that do now."""
+    """Yield recomputation policies from least memory to least work; `first_N` by quarters of the stages."""
     yield "always", *_REMAT["always"]
     quarters = {spec.recomputing_stages, 1, *(quarter * spec.stages // 4 for quarter in (1, 2, 3)), spec.stages - 1}
     for count in sorted(quarters & {*range(1, spec.stages)}, reverse=True) if spec.engine == "mpmd" else ():
@@ -127,9 +126,8 @@ def _remat_options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_free(plan: Plan, axis: str) -> bool:
-    """Whether the stages could use an axis: no dimension and no tensor is sharded over it."""
-    named = {each for axes in plan.layout.rules for each in axes[1]}
-    named |= {each for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for each in sharding.axes}
+    named = {name for axes in plan.layout.rules for name in axes[1]}
+    named |= {name for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for name in sharding.axes}
     return axis not in named
 
 
@@ -139,7 +137,6 @@ def _axis_note(axis: str, plan: Plan) -> str:
 
 
 def _counts(plan: Plan) -> tuple[int, ...]:
-    """Micro-batches that divide the batch, and those there are."""
     spec = plan.pipeline
     try:
         return tuple(sorted({*micro_batch_counts(plan.program), *((spec.micro_batches,) if spec else ())}))
@@ -165,8 +162,8 @@ def _figures(planned: PipelineReport) -> Iterator[State]:
 def _fullest(planned: PipelineReport) -> State:
     stage, peak = planned.fullest, planned.simulated.peaks[planned.fullest]
     share = peak / planned.capacity if planned.capacity else 0.0
-    of = f"stage {stage}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
-    return _figure("peak", "Fullest stage, per device", format_bytes(peak), of, "bad" if share > 1 else "")
+    note = f"stage {stage}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
+    return _figure("peak", "Fullest stage, per device", format_bytes(peak), note, "bad" if share > 1 else "")
 
 
 def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State:
@@ -174,7 +171,7 @@ def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State
 
 
 def _balances(planned: PipelineReport) -> Iterator[State]:
-    """The ways to balance the stages, each with a note; for the bucket rule, the time per micro-batch of its slowest virtual stage."""
+    """Yield the ways to balance the stages, each with a note."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
     now = evaluate_starts(costs, _starts(planned))
     yield {
@@ -201,7 +198,6 @@ def _balances(planned: PipelineReport) -> Iterator[State]:
 
 
 def _against(other: Balance, now: Balance) -> str:
-    """`12 % more than now`."""
     change = other.worst / now.worst - 1 if now.worst else 0.0
     return "as now" if abs(change) < 0.0005 else f"{abs(change):.1%} {'more' if change > 0 else 'less'} than now"
 
@@ -215,7 +211,7 @@ def _starts(planned: PipelineReport) -> tuple[int, ...]:
 
 
 def _board(planned: PipelineReport) -> State:
-    """Blocks with their height (1 is an even share of the work), the first block of each virtual stage, and a head for each stage."""
+    """Return blocks with heights (1 is an even share of the work), virtual stage boundaries, and stage heads."""
     spec = planned.spec
     even = sum(block.work for block in planned.blocks) / spec.stages or 1.0
     names = [template(block.path) for block in planned.blocks]
@@ -244,7 +240,6 @@ def _board(planned: PipelineReport) -> State:
 
 
 def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
-    """The values that skip the next virtual stage."""
     for later, count in piece.cost.sends:
         if later > piece.number + 1:
             yield {
@@ -258,8 +253,6 @@ def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
 
 @dataclass(frozen=True, slots=True)
 class _StagePieces:
-    """All virtual stages of one stage."""
-
     device: int
     planned: PipelineReport
 
@@ -292,8 +285,8 @@ def _head(device: int, planned: PipelineReport) -> State:
 
 def _memory_fact(device: int, planned: PipelineReport) -> State:
     peak, flying = planned.simulated.peaks[device], planned.simulated.in_flight(device)
-    what = f"peak of one device, with {flying} micro-batches in flight"
-    return _fact("memory", format_bytes(peak), what, "bad" if planned.capacity and peak > planned.capacity else "")
+    title = f"peak of one device, with {flying} micro-batches in flight"
+    return _fact("memory", format_bytes(peak), title, "bad" if planned.capacity and peak > planned.capacity else "")
 
 
 def _fact(label: str, text: str, title: str, tone: str = "") -> State:

@@ -1,11 +1,10 @@
-"""From a gesture on the stage board to an edit. Every change is tried first: one that gives no valid partition is refused, and nothing is
-lost."""
+"""Edits for gestures on the stage board. Each change is tried first, so an invalid partition is refused without loss."""
 
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_stages, fit_remat
+from workbench.core.pipeline_spec import MAX_COUNT, PipelineSpec, first_stages, fit_remat
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule, network_blocks, verify_enough_blocks, verify_partition
@@ -35,12 +34,12 @@ from workbench.widgets.gestures.view_gestures import TryBoundaryGesture
 from workbench.widgets.pipeline.first_pipeline import micro_batches_for, propose_pipeline
 
 ZONE = "#pipeline"
-"""Where a refusal of these gestures is shown; no mesh axis can have this name."""
+"""Zone that shows refusals of these gestures; no mesh axis can have this name."""
 Change = tuple[PipelineSpec, str]
 
 
 def preview_boundary(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
-    """The pipeline with a boundary where it is being dragged, and no edit yet; `None` once it is dropped."""
+    """Return the pipeline with a boundary as dragged, without an edit; `None` once it is dropped."""
     if not gesture.value or plan.pipeline is None:
         return None
     planned = require_pipeline(report)
@@ -60,7 +59,7 @@ def _remove(_gesture: RemovePipelineGesture, plan: Plan, _report: Report) -> Edi
 
 
 def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
-    """An entry of the table: the pipeline is changed, and partitioned on trial. Raises `WorkbenchError`, in the user's names."""
+    """Build a table entry that changes the pipeline and partitions it on trial. Raises `WorkbenchError`."""
 
     def make(gesture: StageGesture, plan: Plan, report: Report) -> Edit:
         _verify_pipeline(plan)
@@ -73,13 +72,13 @@ def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Cha
 
 
 def _parse_count(text: str, what: str) -> int:
-    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST_OF_EACH:
-        raise PipelineError(f"`{text[:40]}` is not a number of {what}.", [f"take a whole number from 1 to {MOST_OF_EACH:,}"])
+    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MAX_COUNT:
+        raise PipelineError(f"`{text[:40]}` is not a number of {what}.", [f"take a whole number from 1 to {MAX_COUNT:,}"])
     return int(text)
 
 
 def _stages(text: str, plan: Plan, _: Report) -> Change:
-    """Another number of stages needs other boundaries, and interleaved schedules other micro-batches."""
+    """Change the number of stages, with new boundaries and, for interleaved schedules, matching micro-batches."""
     count, spec = _parse_count(text, "stages"), spec_of(plan)
     paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
     verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
@@ -100,10 +99,10 @@ def _chunks(text: str, plan: Plan, _: Report) -> Change:
 
 
 def _schedule(name: str, plan: Plan, report: Report) -> Change:
-    """An interleaved schedule gets two chunks if there are blocks enough; any other as many as it has."""
+    """Change the schedule; an interleaved one gets two chunks if there are enough blocks, any other its fixed number."""
     spec, schedule = spec_of(plan), schedule_named(name)
-    found = _find_pipeline(report)
-    fits = found is not None and 2 * spec.stages <= len(found.blocks)
+    planned = _find_pipeline(report)
+    fits = planned is not None and 2 * spec.stages <= len(planned.blocks)
     chunks = schedule.chunks if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
     boundaries = spec.boundaries if chunks == spec.chunks else ()
     return replace(spec, schedule=name, chunks=chunks, boundaries=boundaries), f"schedule {name}"
@@ -115,10 +114,6 @@ def _remat(name: str, plan: Plan, _: Report) -> Change:
     return spec, f"recompute {about}"
 
 
-def _engine(name: str, plan: Plan, _: Report) -> Change:
-    return replace(spec_of(plan), engine=name), f"engine {name}"
-
-
 def _axis(name: str, plan: Plan, _: Report) -> Change:
     spec = spec_of(plan)
     stages = dict(plan.mesh.axes).get(name, spec.stages)
@@ -128,7 +123,7 @@ def _axis(name: str, plan: Plan, _: Report) -> Change:
 
 
 def _boundary(text: str, plan: Plan, report: Report) -> Change:
-    """`PIECE PATH`: that virtual stage begins at that block; the other boundaries stay as shown."""
+    """Start a virtual stage at a block, `PIECE PATH`; the other boundaries stay as shown."""
     number, _, path = text.partition(" ")
     planned, spec = require_pipeline(report), spec_of(plan)
     starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
@@ -153,15 +148,14 @@ def _by_time(_: str, plan: Plan, __: Report) -> Change:
 
 
 def _by_memory(_: str, plan: Plan, report: Report) -> Change:
-    """Boundaries balanced by memory: what a block holds throughout counts once, what it keeps as often as there are micro-batches in
-    flight."""
+    """Balance by memory: resident bytes of a block count once, residuals once per micro-batch in flight."""
     planned, spec = require_pipeline(report), spec_of(plan)
     assert planned.costs_at is not None, "from the planner"
     block_costs = planned.costs_at(range(1, len(planned.blocks)))
     keeping = [device for device in range(spec.stages) if not spec.recomputes(spec.micro_batches - 1, device)]
     times = max((planned.simulated.in_flight(device) for device in keeping), default=1)
-    found = balance([each.resident + times * each.residuals for each in block_costs], spec.virtual_stages)
-    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
+    partition = balance([cost.resident + times * cost.residuals for cost in block_costs], spec.virtual_stages)
+    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in partition.starts)), "balance by memory"
 
 
 def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
@@ -176,13 +170,13 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
 
 
 def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
-    """Where virtual stages begin by lingvo's rule; twice at the same block where it leaves one empty."""
+    """Return the first blocks of virtual stages by lingvo's rule; two are equal if it leaves a stage empty."""
     sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.virtual_stages)
     return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
 
 
 def stage_text(piece: int, spec: PipelineSpec) -> str:
-    """`stage 1`, or with chunks `stage 1 chunk 2`."""
+    """Format a virtual stage: `stage 1`, or with chunks `stage 1 chunk 2`."""
     return f"stage {spec.device_of(piece)}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
 
 
@@ -208,7 +202,7 @@ STAGE_EDITS: dict[Kind, EditMaker] = dict(
         _changes(ChunksGesture, _chunks),
         _changes(ScheduleGesture, _schedule),
         _changes(StageRematGesture, _remat),
-        _changes(EngineGesture, _engine),
+        _changes(EngineGesture, lambda name, plan, _: (replace(spec_of(plan), engine=name), f"engine {name}")),
         _changes(StageAxisGesture, _axis),
         _changes(BoundaryGesture, _boundary),
         _changes(BalanceTimeGesture, _by_time),

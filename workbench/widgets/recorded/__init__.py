@@ -1,1 +1,1 @@
-"""A board without Python behind it: every state that a few drops reach, written down, and a page that shows them."""
+"""A board without Python: recordings of every state that a few drops reach, and a page that shows them."""

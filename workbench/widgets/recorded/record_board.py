@@ -1,4 +1,4 @@
-"""Write down the states of a board that a few moves reach, with its tabs and answers, so that a page needs no Python to show them."""
+"""Records the states of a board that a few moves reach, with tabs and answers, for a page without Python."""
 
 import base64
 import gzip
@@ -32,94 +32,93 @@ from workbench.widgets.recorded.recorded_moves import MOVE_FIELDS, Gesture, move
 
 TABS = ("tensors", "communication")
 STAGE_TABS = ("pipeline",)
-"""Of a question that lets nothing change but the pipeline."""
+"""Tabs of a question that may change only the pipeline."""
 ASKED = ("figure memory", "figure sent", "figure flops", "figure duplication", "figure predicted")
-"""What `Why?` is answered in a recording."""
+"""`Why?` questions that a recording answers."""
 MOST_STATES = 48
 MOST_PACKED, MOST_WITH_PICTURES, MOST_WITH_WHYS = 88 << 10, 128 << 10, 136 << 10
-"""Of a recording, in bytes as it is gzipped: no state is begun beyond, then no picture, then no answer to `Why?`."""
+"""Limits of a recording in gzipped bytes, beyond which no state, then no picture, then no answer to `Why?` is added."""
 NOT_DRAWN = "This recording does not include the picture."
 _OWN = ("answer", "told", "seq", "revision")
-"""Entries that the page has of its own."""
+"""Entries that the page itself sets."""
 
 
 @dataclass
 class BoardRecording:
-    """States of a board: `states[0]` is the beginning. A state has its `board`, its `tables` by tab, its `recipes`, the answers to `whys`,
-    where each move leads (`moves`, by `move_key`), and, of a question that asks for a plan, what Check says. A move has the number of the
-    state that it leads `to`, and what is `shown` there after it; or the `refusal`. Parts are numbers of `pool`, where
-    each list and table stands once; one within another is `{"$": its number}` there."""
+    """States of a board, the initial one first.
+
+    A state has its `board`, `tables` by tab, `recipes`, answers to `whys`, `moves` by `move_key`, and the verdict of
+    Check. A move leads `to` a state and has the entries `shown` after it, or a `refusal`. Parts are indices into
+    `pool`, which holds each list and table once; a nested one is `{"$": index}`.
+    """
 
     states: list[dict[str, Any]] = field(default_factory=list)
     pool: list[Any] = field(default_factory=list)
     size: int = 0
-    """Bytes of the pool, gzipped."""
+    """Gzipped bytes of the pool."""
     _known: dict[str, int] = field(default_factory=dict, repr=False)
     _packer: Any = field(default_factory=lambda: zlib.compressobj(9), repr=False)
 
     def keep(self, value: Any) -> int:
-        """The number of a value in the pool."""
-        kept = self._keep_inner(value)
-        text = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+        """Add a value to the pool and return its index."""
+        packed = self._keep_inner(value)
+        text = json.dumps(packed, separators=(",", ":"), ensure_ascii=False)
         if text not in self._known:
             self._known[text] = len(self.pool)
-            self.pool.append(kept)
+            self.pool.append(packed)
             self.size += len(self._packer.compress(text.encode()))
         return self._known[text]
 
     def _keep_inner(self, value: Any) -> Any:
-        """The value with each list and table in it as its number in the pool: states differ in few of them."""
+        """Replace each nested list and table by its index, since states differ in few of them."""
         if isinstance(value, Mapping):
-            return {str(key): self._keep_reference(each) for key, each in value.items()}
+            return {str(key): self._keep_reference(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):
-            return [self._keep_reference(each) for each in value]
+            return [self._keep_reference(inner) for inner in value]
         return value
 
     def _keep_reference(self, value: Any) -> Any:
         return {"$": self.keep(value)} if isinstance(value, Mapping | list | tuple) and value else value
 
     def keep_part(self, part: Mapping[str, Any]) -> dict[str, int]:
-        """A part of the board with each of its entries in the pool: most are those of the state before."""
+        """Add each entry of a part to the pool; most are those of the state before."""
         return {key: self.keep(value) for key, value in part.items() if key not in _OWN}
 
     def record(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the recording as plain values."""
         return {"states": self.states, "pool": self.pool, "fields": MOVE_FIELDS}
 
 
 def record_board(
     plan: Plan, moves: int = 2, exercise: Exercise | None = None, question: str = "", tabs: Sequence[str] = ()
 ) -> BoardRecording:
-    """The states within so many moves of a plan, until the recording is `MOST_PACKED` or has `MOST_STATES`: those that meet the most
-    goals are gone on from first, after the rounds of two dimensions that were dropped on one axis. Then the pictures of the tabs, state by
-    state, until `MOST_WITH_PICTURES`, and the answers to `Why?`, until `MOST_WITH_WHYS`. Of an exercise the question that is named, else
-    the first.
+    """Record the states within `moves` moves of a plan, up to `MOST_PACKED` bytes or `MOST_STATES` states.
 
-    The moves are drops; with a question, those that its answer may be changed by. Two ways to one plan lead to one state.
-
-    Raises `WorkbenchError` for a question that there is not.
+    States that meet the most goals are extended first. Pictures follow up to `MOST_WITH_PICTURES` bytes, then answers
+    to `Why?` up to `MOST_WITH_WHYS`. Moves are drops, or the changes that the question allows; states of equal plans
+    are shared. Raises `WorkbenchError` for an unknown question.
     """
     recorder = _Recorder(exercise, question, tuple(tabs))
     recorder.add(plan)
     ends = [0]
     for _ in range(moves):
         ends = sorted(ends, key=recorder.promise)
-        ends = [made for is_round in (True, False) for each in ends for made in recorder.go_on(each, is_round=is_round)]
-    for each in range(len(recorder.made.states)):
-        recorder.go_on(each, is_new=False)
+        ends = [made for is_round in (True, False) for number in ends for made in recorder.go_on(number, is_round=is_round)]
+    for number in range(len(recorder.made.states)):
+        recorder.go_on(number, is_new=False)
     recorder.draw()
     recorder.answer_whys()
     return recorder.made
 
 
 class _Recorder:
-    """The recording as it grows. A state is known by its plan, and has a board."""
+    """The recording under construction; each state is identified by its plan and has a board."""
 
     def __init__(self, exercise: Exercise | None, question: str, tabs: tuple[str, ...]) -> None:
         self.made = BoardRecording()
-        asked = (exercise[question] if question else exercise.questions[0]) if exercise else None
+        chosen = (exercise[question] if question else exercise.questions[0]) if exercise else None
         self._exercise, self._question = exercise, question
-        self._asked = asked if isinstance(asked, PlanQuestion) else None
+        self._asked = chosen if isinstance(chosen, PlanQuestion) else None
         self._what: tuple[str, ...] = self._asked.may_change if self._asked else ("layout",)
         self._tabs = tabs or (STAGE_TABS if self._what == ("pipeline",) else TABS)
         self._boards: list[_Board] = []
@@ -129,13 +128,11 @@ class _Recorder:
         self._traced: dict[tuple[Any, ...], Program] = {}
 
     def promise(self, number: int) -> tuple[int, float]:
-        """The order in which states are gone on from: those that miss the fewest goals, then those with the shortest step."""
         board = self._boards[number]
         return board.missed, board.session.report.seconds or 0.0
 
     def add(self, plan: Plan, dropped: str = "") -> int:
-        """The state of a plan, the first of a board; `dropped` is the dimension that was moved last, if any, whose rounds alone are tried.
-        Raises `WorkbenchError` for a plan that cannot be."""
+        """Add the state of a plan; `dropped` is the last moved dimension. Raises `WorkbenchError`."""
         board, made = _Board(plan, self._exercise, self._question), self.made
         board.open(self._tabs[0])
         state: dict[str, Any] = {"board": made.keep_part(board.board), "live": made.keep_part(board.shown["live"]), "moves": {}}
@@ -154,8 +151,7 @@ class _Recorder:
         return number
 
     def go_on(self, number: int, *, is_new: bool = True, is_round: bool = False) -> list[int]:
-        """Try each move from a state, or only the rounds; those to plans that are not there yet are added, if it `is_new`, else recipes are
-        not tried, which take long. Returns what was added."""
+        """Try each move from a state, or only the rounds, and return the states added if `is_new`."""
         moves = self.made.states[number]["moves"]
         before = len(self.made.states)
         for gesture in self._offered[number]:
@@ -169,7 +165,7 @@ class _Recorder:
         return list(range(before, len(self.made.states)))
 
     def _place(self, number: int, gesture: Gesture, *, is_new: bool) -> dict[str, Any] | None:
-        """Where a move leads; `None` if that is not recorded."""
+        """Return the target of a move; `None` if it is not recorded."""
         board = self._boards[number]
         try:
             edit = edit_of(read_gesture(gesture), board.session.plan, board.session.report)
@@ -180,39 +176,38 @@ class _Recorder:
                 self.add(plan, str(gesture.get("dim", "")))
         except WorkbenchError:
             return {"refusal": self.made.keep(board.refusal_of(gesture))} if is_new else None
-        there = self._numbers[plan]
-        shown = {"said": str(edit), "deltas": self._boards[there].deltas_since(board)}
-        return {"to": there, "shown": self.made.keep_part(shown)}
+        target = self._numbers[plan]
+        shown = {"said": str(edit), "deltas": self._boards[target].deltas_since(board)}
+        return {"to": target, "shown": self.made.keep_part(shown)}
 
     def _after(self, plan: Plan, edit: Edit) -> Plan:
-        """The plan after an edit. How a program is traced is asked of every state and takes long: each way is traced once."""
+        """Apply an edit; each combination of tracing options, which takes long, is traced once."""
         if not isinstance(edit, SetRemat | SetPrecision | SetOffload):
             return apply_edit(plan, edit)
-        given = {name: getattr(plan.program, name) for name in ("remat", "precision", "offload")}
-        way = tuple({**given, **{each.name: getattr(edit, each.name) for each in fields(edit)}}.values())
-        if way not in self._traced:
-            self._traced[way] = apply_edit(plan, edit).program
-        return plan.updated(program=self._traced[way])
+        options = {name: getattr(plan.program, name) for name in ("remat", "precision", "offload")}
+        key = tuple({**options, **{option.name: getattr(edit, option.name) for option in fields(edit)}}.values())
+        if key not in self._traced:
+            self._traced[key] = apply_edit(plan, edit).program
+        return plan.updated(program=self._traced[key])
 
     def draw(self) -> None:
-        """The pictures, of the beginning first, then of the others as they were recorded."""
+        """Add the pictures, state by state."""
         for board, state in zip(self._boards, self.made.states, strict=True):
-            for tab, kept in state["tables"].items():
+            for tab, table in state["tables"].items():
                 if self.made.size > MOST_WITH_PICTURES:
                     return
                 blocks = board.open(tab)["blocks"]
-                if any(each.get("picture") for each in blocks):
-                    kept["blocks"] = self.made.keep([_without_charts(each) for each in blocks])
+                if any(block.get("picture") for block in blocks):
+                    table["blocks"] = self.made.keep([_without_charts(block) for block in blocks])
 
     def answer_whys(self) -> None:
-        """The answers to `Why?`, of the beginning first, then of the others as they were recorded."""
+        """Add the answers to `Why?`, state by state."""
         for board, state in zip(self._boards, self.made.states, strict=True):
             if self.made.size > MOST_WITH_WHYS:
                 return
-            state["whys"] = {of: self.made.keep(answer) for of in ASKED if (answer := board.ask(of)) is not None}
+            state["whys"] = {question: self.made.keep(answer) for question in ASKED if (answer := board.ask(question)) is not None}
 
     def _verdict(self, report: Report) -> dict[str, Any] | None:
-        """What Check says to a plan at the first try; `None` where no plan is asked for."""
         if self._asked is None:
             return None
         is_about = self._asked.is_about(report.plan)
@@ -220,8 +215,6 @@ class _Recorder:
 
 
 class _Board:
-    """A board of its own, driven by gestures."""
-
     def __init__(self, plan: Plan, exercise: Exercise | None, question: str) -> None:
         self.shown: dict[str, Any] = {}
         self._seq = 0
@@ -239,11 +232,9 @@ class _Board:
 
     @property
     def missed(self) -> int:
-        """How many goals are not met."""
-        return sum(not each["met"] for each in (self.board["exercise"] or {}).get("goals", ()))
+        return sum(not goal["met"] for goal in (self.board["exercise"] or {}).get("goals", ()))
 
     def refusal_of(self, gesture: Gesture) -> dict[str, Any] | None:
-        """Why it refuses a gesture, which leaves it as it is."""
         self.do(gesture)
         refusal: dict[str, Any] | None = self.board["refusal"]
         return refusal
@@ -253,82 +244,75 @@ class _Board:
         return figures(self.session.report)
 
     def deltas_since(self, before: "_Board") -> list[dict[str, Any]]:
-        """How each of its key figures has changed since another board."""
         states = figure_states(self.figures, before.figures)
-        return [{name: each[name] for name in ("delta", "changes")} for each in states]
+        return [{name: state[name] for name in ("delta", "changes")} for state in states]
 
     def open(self, tab: str) -> dict[str, Any]:
-        """The tables of a tab."""
         self.do({"verb": "open", "tab": tab})
         return self._board.whole_table()
 
     def ask(self, of: str) -> dict[str, Any] | None:
-        """The answer to a question."""
         self.do({"verb": "why", "of": of})
         answer: dict[str, Any] | None = self._board.whole_table()["why"]
         self.do({"verb": "why", "of": ""})
         return answer
 
     def recipes(self) -> dict[str, Any] | None:
-        """The list of recipes."""
         self.do({"verb": "recipes", "open": True})
         listed: dict[str, Any] | None = self._board.whole_table()["recipes"]
         self.do({"verb": "recipes", "open": False})
         return listed
 
     def stages(self) -> dict[str, Any] | None:
-        """The board of the stages, where the plan has a pipeline."""
         if self.session.plan.pipeline is None:
             return None
-        return next((each["stages"] for each in self.open("pipeline")["blocks"] if each.get("stages")), None)
+        return next((block["stages"] for block in self.open("pipeline")["blocks"] if block.get("stages")), None)
 
 
 def _without_pictures(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables with what each picture is about in its place."""
     blocks = (
-        {**each, "picture": None, "note": f"{each['picture']['about']} {NOT_DRAWN}"} if each.get("picture") else each
-        for each in table["blocks"]
+        {**block, "picture": None, "note": f"{block['picture']['about']} {NOT_DRAWN}"} if block.get("picture") else block
+        for block in table["blocks"]
     )
     return {**table, "blocks": list(blocks)}
 
 
 def _without_charts(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block as a page without BokehJS shows it."""
     picture = block.get("picture")
     return {**block, "picture": {**picture, "charts": []}} if picture else dict(block)
 
 
-# A recording as HTML: an element for a page of its own or of a documentation site, with one script for all of them.
+# A recording as HTML: an element for a separate page or a documentation site, with one script for all elements.
 
 MOST_BYTES = 300 << 10
-"""Of one recording as it is sent: a page should be there within a second."""
+"""Limit of a recording in bytes as sent, so that a page loads within a second."""
 
 
 MOVES_VARIABLE = "WORKBENCH_RECORD_MOVES"
-"""The environment variable that has the boards of a notebook recorded, so many drops deep: a documentation site's build sets it."""
+"""Environment variable that records the boards of a notebook to this depth in drops; set by a documentation build."""
 
 
 def recorded_moves() -> int:
-    """How many drops deep the boards of a notebook are recorded; 0 where a kernel answers them."""
-    found = os.environ.get(MOVES_VARIABLE, "")
-    return int(found) if found.isdecimal() and len(found) < 2 else 0
+    """Return the recording depth of a notebook's boards in drops; 0 if a kernel answers them."""
+    depth = os.environ.get(MOVES_VARIABLE, "")
+    return int(depth) if depth.isdecimal() and len(depth) < 2 else 0
 
 
 def pack(recording: BoardRecording) -> str:
-    """The recording as text: JSON, gzipped, in base64. The same recording gives the same text."""
+    """Pack a recording as base64 of gzipped JSON; equal recordings give equal text."""
     text = json.dumps(recording.record(), separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def recorded_element(recording: BoardRecording, ways: Iterable[str] = ()) -> str:
-    """The element that `recorded_script` fills; `ways` are said where something is asked that was not recorded."""
-    said = escape("|".join(ways), quote=True)
+    """Return the element that `recorded_script` fills; `ways` are suggested for gestures that were not recorded."""
+    suggestions = escape("|".join(ways), quote=True)
     note = "<noscript>This board needs JavaScript.</noscript>"
-    return f'<div class="recorded-board" data-ways="{said}">{note}<script type="text/plain">{pack(recording)}</script></div>'
+    return f'<div class="recorded-board" data-ways="{suggestions}">{note}<script type="text/plain">{pack(recording)}</script></div>'
 
 
 def recorded_page(recording: BoardRecording, title: str, ways: Iterable[str] = ()) -> str:
-    """A page of its own, which opens from a file and fetches nothing."""
+    """Return a self-contained page, which opens from a file and fetches nothing."""
     script = recorded_script().replace("</script", "<\\/script")
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'

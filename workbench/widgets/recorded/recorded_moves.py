@@ -1,4 +1,4 @@
-"""The moves that a recording holds: what a board offers for what a question lets an answer change, each as the page would send it."""
+"""The moves of a recording: gestures that a board offers for the allowed changes of an answer, as the page sends them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
@@ -7,7 +7,7 @@ from typing import Any
 Gesture = Mapping[str, Any]
 LARGEST_AXIS = 1024
 FEW_AXES, FEW_STAGES, NEAR_BLOCKS = 3, 4, 4
-"""Of so many axes at most every order is recorded, and of so many stages the boundaries, each moved by so many blocks."""
+"""Limits for recording all orders of axes, stage boundaries, and boundary shifts in blocks."""
 ROUNDS = ("0", "1", "2")
 MOVE_FIELDS: Mapping[str, tuple[str, ...]] = {
     "drop": ("dim", "source", "target"),
@@ -20,29 +20,32 @@ MOVE_FIELDS: Mapping[str, tuple[str, ...]] = {
     "pipeline": ("change", "value"),
     "traced_as": ("option", "name"),
 }
-"""What a move is known by, by its verb."""
+"""Fields that identify a move, by verb."""
 _STAGE_CONTROLS = ("micro_batches", "schedule", "chunks", "remat")
 
 
 def move_key(gesture: Gesture) -> str:
-    """What a move is known by: `drop|K||x`, the dimension, the zone it comes from, the zone it is dropped on."""
+    """Return the key of a move, `drop|K||x`: the verb, the dimension, the source zone, the target zone."""
     values = (gesture.get(name, "") for name in MOVE_FIELDS[gesture["verb"]])
-    texts = (",".join(map(str, each)) if isinstance(each, list | tuple) else str(each) for each in values)
+    texts = (",".join(map(str, value)) if isinstance(value, list | tuple) else str(value) for value in values)
     return "|".join((gesture["verb"], *texts, *(["add"] if gesture.get("add") else [])))
 
 
 def moves_of(
     board: Mapping[str, Any], recipes: Mapping[str, Any] | None, stages: Mapping[str, Any] | None, what: Sequence[str]
 ) -> list[Gesture]:
-    """The moves that a board offers, `what` says of which kinds: as `may_change` of a question. `recipes` is their list, where it is open;
-    `stages` the board of the stages."""
+    """List the moves that a board offers of the kinds in `what`; `recipes` and `stages` are panel states."""
     moves: list[Gesture] = []
     if "mesh" in what:
         moves += _mesh_moves(board)
     if "pipeline" in what and stages:
         moves += _stage_moves(stages)
     moves += [
-        each["gesture"] for option in board["program"]["options"] if option["key"] in what for each in option["menu"] if not each["ask"]
+        choice["gesture"]
+        for option in board["program"]["options"]
+        if option["key"] in what
+        for choice in option["menu"]
+        if not choice["ask"]
     ]
     if "layout" in what:
         moves += [*_recipe_moves(recipes), *_layout_moves(board, has_rounds="mesh" not in what)]
@@ -50,8 +53,7 @@ def moves_of(
 
 
 def _layout_moves(board: Mapping[str, Any], *, has_rounds: bool) -> Iterator[Gesture]:
-    """Each chip of each zone, dropped on each other zone; and what the chip's menu offers beside. Rounds only where the mesh stays as
-    it is: there is enough to be recorded else."""
+    """Yield chip drops and menu moves; rounds only with a fixed mesh, to limit their number."""
     zones = board["zones"]
     for zone in zones:
         for chip in zone["chips"]:
@@ -59,8 +61,10 @@ def _layout_moves(board: Mapping[str, Any], *, has_rounds: bool) -> Iterator[Ges
                 if target["axis"] != zone["axis"]:
                     yield {"verb": "drop", "dim": chip["dim"], "source": zone["axis"], "target": target["axis"], "add": False}
             for item in chip["menu"]:
-                if has_rounds and len(zone["chips"]) > 1:  # rounds decide which of them has the axis
-                    yield from (each["gesture"] for each in item.get("options", ()) if each["label"] in ROUNDS and not each["checked"])
+                if has_rounds and len(zone["chips"]) > 1:  # rounds decide which dimension gets the axis
+                    yield from (
+                        choice["gesture"] for choice in item.get("options", ()) if choice["label"] in ROUNDS and not choice["checked"]
+                    )
                 gesture = item.get("gesture") or {}
                 if not item.get("reason") and (gesture.get("verb") == "whole" or gesture.get("add")):
                     yield gesture
@@ -73,11 +77,11 @@ def _recipe_moves(recipes: Mapping[str, Any] | None) -> Iterator[Gesture]:
 
 
 def _mesh_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
-    """Every order of few axes, dragged or one place at a time; each axis twice as long, or half."""
+    """Yield every order of a few axes, dragged or shifted by one; and each axis doubled or halved."""
     axes = {zone["axis"]: int(zone["size"]) for zone in board["zones"] if zone["axis"]}
     names = list(axes)
     if len(names) <= FEW_AXES:
-        yield from ({"verb": "order_axes", "names": list(each)} for each in permutations(names) if list(each) != names)
+        yield from ({"verb": "order_axes", "names": list(order)} for order in permutations(names) if list(order) != names)
     for place, name in enumerate(names):
         for by in (-1, 1):
             if 0 <= place + by < len(names):
@@ -89,15 +93,15 @@ def _mesh_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
 
 
 def _stage_moves(stages: Mapping[str, Any]) -> Iterator[Gesture]:
-    """What its menus and its slider offer, the ways to balance the stages, and the boundaries of few."""
+    """Yield the options of menus and sliders, the ways to balance the stages, and boundary moves of a few stages."""
     for control in stages["controls"]:
         if control["key"] in _STAGE_CONTROLS:
-            for each in control["options"]:
-                if each["value"] != control["value"]:
-                    yield _stage_move(control["key"], each["value"])
+            for choice in control["options"]:
+                if choice["value"] != control["value"]:
+                    yield _stage_move(control["key"], choice["value"])
     if stages["kind"] != "pipeline":
         return
-    yield from (_stage_move(each["key"], "") for each in stages["balances"] if not each["on"])
+    yield from (_stage_move(choice["key"], "") for choice in stages["balances"] if not choice["on"])
     if stages["board"]["stages"] <= FEW_STAGES:
         yield from _boundary_moves(stages["board"])
 
@@ -107,7 +111,7 @@ def _stage_move(change: str, value: str) -> Gesture:
 
 
 def _boundary_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
-    """Each boundary to each near block where it may be: every stage keeps one."""
+    """Yield moves of each boundary to nearby blocks that leave no stage empty."""
     starts, blocks = [0, *board["starts"], len(board["blocks"])], board["blocks"]
     for piece in range(1, len(starts) - 1):
         for place in range(starts[piece - 1] + 1, starts[piece + 1]):

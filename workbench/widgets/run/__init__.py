@@ -1,1 +1,1 @@
-"""Runs and compilations as the board shows them."""
+"""The Run and Compile panels, and the jobs behind them."""

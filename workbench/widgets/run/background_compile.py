@@ -1,7 +1,4 @@
-"""Compile a plan that stays for a moment for its hardware while the machine is idle: memory and kernel times settle.
-
-It is cancelled as soon as the plan is edited, never begins on a busy machine, and the user can switch it off.
-"""
+"""Compiles plans left unchanged for a moment on an idle machine; cancelled by an edit, and can be switched off."""
 
 import os
 from collections.abc import Callable
@@ -17,11 +14,11 @@ from workbench.session.plan_history import Session
 from workbench.widgets.run.board_jobs import Jobs
 
 PAUSE = 2.0
-"""Seconds that a plan must stay before it is compiled automatically."""
+"""Seconds without an edit before a plan is compiled automatically."""
 BUSY = 0.5
-"""The share of all processors' time during the pause from which on the machine counts as busy."""
+"""Share of all processors' time during the pause above which the machine counts as busy."""
 SETTING = "WORKBENCH_COMPILE"
-"""The environment variable that is `when asked` where nothing should be compiled automatically; a board's own switch overrides it."""
+"""Environment variable; `when asked` disables automatic compilation, unless a board's own switch overrides it."""
 
 Clock = Callable[[], tuple[float, float]]
 
@@ -30,7 +27,8 @@ class RestingCompiler:
     """Compiles the present plan of a session `PAUSE` seconds after the last change.
 
     - `defer(work)` moves work to the event loop on which the session changes;
-    - `call_later(seconds, work)` calls it then, from any thread; `worked()`: (busy seconds of all processors so far, idle seconds).
+    - `call_later(seconds, work)` schedules work, from any thread; `worked()` returns the busy and idle seconds of all
+      processors.
     """
 
     def __init__(
@@ -45,7 +43,7 @@ class RestingCompiler:
         self._session, self._jobs, self._defer = session, jobs, defer
         self._call_later, self._worked = call_later, worked or processor_seconds
         self.is_on = os.environ.get(SETTING, "").strip().lower() != "when asked"
-        self._tried: Plan | None = None  # not tried again: refused by the compiler, or cancelled by the user
+        self._tried: Plan | None = None  # not compiled again: refused by the compiler, or cancelled by the user
         self._seen: Report | None = None
         self._at = 0  # the number of the last pause
         self._is_busy = self._is_closed = False
@@ -53,24 +51,22 @@ class RestingCompiler:
         self._hear_move(session.plan, session.report)
 
     def state(self) -> dict[str, Any]:
-        """The switch, for the front end."""
         busy = self._is_busy and self.is_on and not self._session.report.is_compiled and not self._jobs.compiling.running
         return {"on": self.is_on, "note": "Queued: CPU busy" if busy else ""}
 
     def turn(self, *, is_on: bool) -> None:
-        """Switch it on or off; an automatic compilation under way is cancelled."""
+        """Switch automatic compilation on or off; switching off cancels a running one."""
         self.is_on, self._tried = is_on, None
         if not is_on:
             self._give_up()
         self._rest()
 
     def close(self) -> None:
-        """Compile nothing more."""
         self._is_closed = True
         self._stop_listening()
 
     def _hear_move(self, plan: Plan, report: Report) -> None:
-        if self._seen is None or self._seen.plan is not plan:  # else its figures settled, or it was named
+        if self._seen is None or self._seen.plan is not plan:  # otherwise only figures settled, or a plan was named
             self._tried, self._is_busy = None, False
             self._give_up()
             self._rest()
@@ -91,7 +87,6 @@ class RestingCompiler:
         return plan.hardware is not None and plan.pipeline is None and not self._session.report.is_compiled and plan is not self._tried
 
     def _begin(self, at: int, before: tuple[float, float]) -> None:
-        """Compile after a pause without changes; another pause follows if other work is under way."""
         if self._is_closed or at != self._at or not self.is_on or not self._may:
             return
         if self._jobs.refuses(self._session.plan):
@@ -107,13 +102,13 @@ class RestingCompiler:
 
 
 def processor_seconds() -> tuple[float, float]:
-    """Seconds that this machine's processors were busy since it started, and seconds that they were idle or waited for a disk."""
+    """Return the busy and idle seconds of all processors since boot; waiting for a disk counts as idle."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     return sum(times) - idle, idle
 
 
 def is_busy(before: tuple[float, float], now: tuple[float, float]) -> bool:
-    """Whether the processors were busy for more than `BUSY` of the time in between."""
+    """Whether the processors were busy for more than `BUSY` of the time between two readings."""
     worked, idle = now[0] - before[0], now[1] - before[1]
     return worked > BUSY * (worked + idle)

@@ -1,4 +1,4 @@
-"""The run and the compilation of one board: one of each at a time, in the runner's processes."""
+"""Jobs of one board: at most one run and one compilation, in the runner's processes."""
 
 import time
 from collections import deque
@@ -32,8 +32,8 @@ _EVERY_SECONDS = 0.1  # how often a run in progress is shown
 class Jobs:
     """Starts, cancels and follows a run and a compilation.
 
-    `defer(work)` moves work from the runner's threads to the host's event loop; `changed(ended)` is called there when there is something
-    new to show; `ended` names what has ended.
+    `defer(work)` moves work to the host's event loop, where `changed(ended)` is called; `ended` names a job that has
+    ended.
     """
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
@@ -45,7 +45,7 @@ class Jobs:
         self._compilation: RunHandle | None = None
 
     def run(self, report: Report, steps: str, colours: dict[str, int]) -> None:
-        """Run a plan for so many steps, as the user typed them."""
+        """Run a plan for the number of steps that the user typed."""
         if self.live.running or self._runner is None:
             return
         try:
@@ -60,29 +60,25 @@ class Jobs:
             self._receive_run_event(Failed.of(error))
 
     def refuses(self, plan: Plan) -> str:
-        """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
+        """Return why a plan cannot be compiled, as far as known without trying; empty if it may be."""
         return "This board cannot compile." if self._runner is None else self._runner.refuses(plan)
 
     def expect_compilation(self, plan: Plan) -> None:
-        """A compilation is likely to be requested: start the process that compiles meanwhile. Its errors are reported with the request."""
+        """Start the compilation process for a likely request. Its errors are reported with the request."""
         if self._runner is not None and not self.compiling.running:
             with suppress(WorkbenchError):
                 self._runner.expect(plan)
 
     def show(self) -> None:
-        """Something beside them is new."""
         self._changed("")
 
     def show_finished(self, run: RunProgress) -> None:
-        """Another board of the same session has finished a run."""
+        """Add a run that another board of the same session has finished."""
         self.live = self.live.with_finished(run)
         self._changed("run")
 
     def compile(self, report: Report, *, unasked: bool = False) -> None:
-        """Compile a plan for the hardware it names; `unasked` for an automatic compilation, at low priority and without messages.
-
-        A request for what is being compiled automatically takes that compilation over.
-        """
+        """Compile a plan; `unasked` at low priority and without messages. A request adopts an automatic compilation."""
         if self._runner is None or self.compiling.running:
             self.compiling = replace(self.compiling, unasked=self.compiling.unasked and unasked)
             return
@@ -104,12 +100,11 @@ class Jobs:
             self._compilation.cancel()
 
     def state(self, plan: Plan, comparison_state: ComparisonState | None, *, runs: bool = True) -> dict[str, Any]:
-        """Both panels, that of runs hidden where the host offers none; JSON only."""
         compiling = compile_state(self.compiling, comparison_state, plan)
         return {**run_state(self.live, plan, can_run=self._runner is not None), "runs": runs, "compile": compiling}
 
     def _hear(self, work: Callable[[], None]) -> None:
-        """Handle an event in order: a host may call back in another order, as a busy Bokeh document does."""
+        """Handle events in order, although a host such as a busy Bokeh document may call back in another order."""
         self._pending.append(work)
         self._defer(self._take)
 
@@ -117,7 +112,6 @@ class Jobs:
         self._pending.popleft()()
 
     def _receive_run_event(self, event: RunEvent) -> None:
-        """Steps are shown ten times a second, all else at once."""
         if not self.live.running:
             return
         self.live = self.live.after(event, time.monotonic())
@@ -135,11 +129,11 @@ class Jobs:
             self._changed("" if self.compiling.running else "compilation")
 
 
-# The board's handlers for gestures of runs and compilations.
+# The board's handlers for run and compilation gestures.
 
 
 def job_handlers(session: Session, jobs: Jobs) -> Handlers:
-    """Each handler uses the present plan, with its prediction."""
+    """Return gesture handlers, which use the prediction of the present plan."""
     return dict(
         [
             on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session))),

@@ -1,4 +1,4 @@
-"""The calibration of the attached devices for a board: offered where a plan names no hardware, measured in the background."""
+"""Calibration of the attached devices for a board, offered for plans without hardware and measured in the background."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,8 +19,10 @@ OFFER = "Choose hardware to see step time and memory use."
 
 
 class Calibration:
-    """Starts and follows it. `defer(work)` moves work from the runner's threads to the host's event loop; `changed()` is called there when
-    there is something new to show. From then on times are predicted for what was found, where a plan of the session names no hardware."""
+    """Starts and follows a calibration, then predicts times for the devices where a plan names none.
+
+    `defer(work)` moves work to the host's event loop, where `changed()` is called on news.
+    """
 
     def __init__(self, session: Session, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
         self._session, self._runner, self._defer, self._changed = session, runner, defer, changed
@@ -28,16 +30,13 @@ class Calibration:
         self._handle: RunHandle | None = None
 
     def handlers(self) -> Handlers:
-        """The gestures that are about it."""
         return dict([on(CalibrateGesture, lambda _: self.start()), on(CancelCalibrationGesture, lambda _: self.cancel())])
 
     def use_kept(self) -> None:
-        """Use what the devices were measured to be before, as far as that is known."""
-        if self._session.report.hardware is None and (kept := self.kept()) is not None:
-            self._use(kept)
+        if self._session.report.hardware is None and (hardware := self.kept()) is not None:
+            self._use(hardware)
 
     def learn(self, measured: Measurement | None) -> None:
-        """A run measures them, too."""
         if measured and measured.hardware:
             self._use(measured.hardware)
 
@@ -48,12 +47,10 @@ class Calibration:
 
     @property
     def is_offered(self) -> bool:
-        """Whether devices of this machine can be measured."""
         return self._runner is not None
 
     @property
     def stage(self) -> str:
-        """What is being measured; empty while nothing is."""
         return self._stage
 
     @property
@@ -62,15 +59,15 @@ class Calibration:
         return self._problem
 
     def kept(self) -> Hardware | None:
-        """What the devices were measured to be before, as far as that is known."""
+        """Return the hardware of an earlier calibration, if there is one."""
         return self._runner.calibrated(self._session.plan) if self._runner is not None else None
 
     def start(self) -> None:
-        """Measure them, if that is not under way."""
+        """Measure the devices, unless a measurement is running."""
         if self._runner is None or self._stage:
             return
-        if (kept := self.kept()) is not None:
-            self._use(kept)
+        if (hardware := self.kept()) is not None:
+            self._use(hardware)
             return
         self._problem = ""
         self._show("starting")
@@ -80,13 +77,12 @@ class Calibration:
             self._receive(Failed.of(error))
 
     def cancel(self) -> None:
-        """End it, if it is under way: nobody waits for it any more."""
         if self._handle is not None and self._stage:
             with suppress(WorkbenchError):
                 self._handle.cancel()
 
     def state(self) -> dict[str, Any] | None:
-        """What stands beside the choice of hardware for a plan without any; none for others. JSON only."""
+        """Return the JSON shown beside the hardware picker; `None` for a plan with hardware."""
         used = self._session.report.hardware
         if self._runner is None or self._session.plan.hardware is not None:
             return None

@@ -17,7 +17,6 @@ INVITATION = (
 
 
 def compile_state(compiling: CompileProgress, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
-    """The state of a compilation of `plan`, or the result of the last one; JSON only."""
     comparison = (
         comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
     )
@@ -50,7 +49,6 @@ def _message(compiling: CompileProgress, plan: Plan, *, stale: bool, mine: bool)
 
 
 def _announcement(compiling: CompileProgress) -> str:
-    """The text for a screen reader; each stage and each ending once, and nothing for automatic compilations."""
     if compiling.unasked:
         return ""
     if compiling.running:

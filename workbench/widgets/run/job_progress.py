@@ -1,4 +1,4 @@
-"""How far a job of a board is, a run or a compilation: what both do with the events that both have."""
+"""Progress of a board's job, a run or a compilation: the events common to both."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -8,13 +8,13 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunEvent, Waiting
 
-# A worker's messages, line by line, with their time: the log of a run or of a compilation.
+# The log of a run or compilation: a worker's messages, line by line, with their time.
 
 MOST_MESSAGES = 200
 
 
 class Message(NamedTuple):
-    """A message; `seconds` since the work was requested; `tone` is `""`, `good`, `warn` or `bad`."""
+    """A message; `seconds` since the request; `tone` is `""`, `good`, `warn` or `bad`."""
 
     seconds: float
     text: str
@@ -25,27 +25,25 @@ Log = tuple[Message, ...]
 
 
 def append_message(log: Log, seconds: float, text: str, tone: str = "") -> Log:
-    """The log with one more line; a stage that is reported every second is listed once."""
+    """Append a line to the log, unless it repeats the last one, as stages reported every second do."""
     if log and log[-1].text == text:
         return log
     return (*log, Message(max(seconds, 0.0), text, tone))[-MOST_MESSAGES:]
 
 
 def waiting_text(ahead: int) -> str:
-    """The text in place of the stage, while others come first."""
     return f"waiting: {ahead} {'job' if ahead == 1 else 'jobs'} ahead"
 
 
 def stage_text(stage: str, seconds: float, *, waits: bool) -> str:
-    """A stage and its time so far; waiting is not updated every second."""
+    """Format a stage and its time so far; a waiting stage has no time, so that it is not updated every second."""
     return stage if waits else f"{stage} · {max(seconds, 0.0):.0f} s"
 
 
 def log_state(log: Log) -> list[dict[str, Any]]:
-    """JSON."""
     return [
-        {"key": f"{place} {each.text[:40]}", "at": f"{each.seconds:.1f} s", "text": each.text, "tone": each.tone}
-        for place, each in enumerate(log)
+        {"key": f"{place} {message.text[:40]}", "at": f"{message.seconds:.1f} s", "text": message.text, "tone": message.tone}
+        for place, message in enumerate(log)
     ]
 
 
@@ -55,11 +53,11 @@ MOST_KEPT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """The state of a job, which each event replaces by the next one.
+    """The state of a job, replaced on each event.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report` is the prediction of the job's plan; `stage` what it does, `fraction`
-    how much of it is done; `waits` while others come first; `started` (when it was requested), `turn` (when it stopped waiting) and `now`
-    are seconds of one clock; `message` says how it ended; `log` has the worker's messages.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report`: the prediction; `waits`: queued; `started`
+    (request), `turn` (end of the wait) and `now`: seconds of one clock; `message`: the ending; `log`: the worker's
+    messages.
     """
 
     phase: str = "idle"
@@ -78,7 +76,7 @@ class JobProgress:
         return self.phase == "running"
 
     def begun(self, report: Report, text: str, now: float) -> Self:
-        """A new job of this kind, with nothing of this one; `text` is the first line of its log."""
+        """Return a new job of this kind; `text` is the first line of its log."""
         log = append_message((), 0.0, text)
         return type(self)(phase="running", report=report, stage="starting", started=now, turn=now, now=now, log=log)
 
@@ -86,7 +84,6 @@ class JobProgress:
         return replace(self, log=append_message(self.log, self.now - self.started, text, tone))
 
     def after(self, event: RunEvent, now: float = 0.0) -> Self:
-        """The job after one event."""
         following = replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
         match event:
             case Waiting(ahead=ahead):
@@ -101,7 +98,7 @@ class JobProgress:
         return following
 
 
-# Compilations as the board sees them: a value that each event updates, and the results of earlier ones.
+# Compilations of a board: an immutable value, replaced on each event, with earlier results.
 
 
 class FinishedCompilation(NamedTuple):
@@ -113,30 +110,28 @@ class FinishedCompilation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileProgress(JobProgress):
-    """The state of a compilation: `unasked` for an automatic one; `found` are the last finished ones, the newest first."""
+    """The state of a compilation; `unasked` if automatic; `found` are the latest finished ones, newest first."""
 
     unasked: bool = False
     found: tuple[FinishedCompilation, ...] = ()
 
     def begin(self, report: Report, now: float, *, unasked: bool = False) -> Self:
-        """A new compilation; earlier results stay."""
         text = f"{report.plan} for {report.plan.hardware or 'the attached devices'}"
         return replace(self.begun(report, text, now), unasked=unasked, found=self.found)
 
     def after(self, event: RunEvent, now: float = 0.0) -> Self:
         if isinstance(event, Cancelled) and self.unasked:
-            return type(self)(found=self.found)  # an automatic one ends without a message
+            return type(self)(found=self.found)  # an automatic compilation ends without a message
         following = JobProgress.after(self, event, now)  # `super()` does not know a class with slots
         if isinstance(event, CompileDone) and self.report:
             return following.finish(FinishedCompilation(self.report, event.compiled))
         return following
 
     def finish(self, new: FinishedCompilation) -> Self:
-        """The finished compilation; its result replaces an earlier one of the same plan."""
-        others = tuple(each for each in self.found if each.report.plan != new.report.plan)
+        """Record a result, which replaces an earlier one of the same plan."""
+        others = tuple(result for result in self.found if result.report.plan != new.report.plan)
         following = self.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
         return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
 
     def of(self, plan: Plan) -> FinishedCompilation | None:
-        """The result for a plan."""
-        return next((each for each in self.found if each.report.plan == plan), None)
+        return next((result for result in self.found if result.report.plan == plan), None)

@@ -1,4 +1,4 @@
-"""The Run panel's state: progress and curves of the run under way, or what the run of the present plan has measured."""
+"""The Run panel's state: progress and curves of a run, or the measurements of the present plan."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -21,12 +21,12 @@ STALE = "Run before the last edit (another plan):"
 
 
 def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
-    """The state shown for `plan`: the run under way, else the result of its own last run, else that of the last run of all; JSON only."""
-    own, ran = live.of(plan), live.run_to_show(plan)
-    current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
+    """Return the JSON state for `plan`: a run in progress, else the plan's last run, else the last run of any plan."""
+    own_run, ran = live.of(plan), live.run_to_show(plan)
+    current = live if live.running or own_run is None or live.plan is None or same_step(live.plan, plan) else own_run
     mine = current.plan is None or same_step(current.plan, plan)
-    strayed = bool(current.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
-    stale = ran is not None and own is None and not live.running and not strayed
+    strayed = bool(current.message) and not mine  # failed after the plan was edited: shown with the plan of the run
+    stale = ran is not None and own_run is None and not live.running and not strayed
     drawn = current if live.running or current.seconds else ran
     result = None if live.running or strayed else ran
     return {
@@ -45,13 +45,12 @@ def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[st
         if result and result.measurement and result.report
         else [],
         "log": log_state(current.log),
-        "traced": bool(own and own.measurement and own.measurement.trace),
+        "traced": bool(own_run and own_run.measurement and own_run.measurement.trace),
         "said": _announcement(live),
     }
 
 
 def _announcement(live: RunProgress) -> str:
-    """The text for a screen reader; each ending once."""
     if live.running:
         return f"The run is {live.stage}." if not live.seconds else ""
     if live.phase == "done" and live.measurement:
@@ -61,11 +60,11 @@ def _announcement(live: RunProgress) -> str:
 
 def _curves(live: RunProgress) -> list[dict[str, Any]]:
     drawn = curve("loss", live.losses, lambda loss: f"{loss:.4g}"), curve("step time", live.seconds, format_seconds, middle=True)
-    return [each for each in drawn if each]
+    return [line for line in drawn if line]
 
 
 def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]:
-    low, high = (format_seconds(each) for each in measured.spread_seconds)
+    low, high = (format_seconds(value) for value in measured.spread_seconds)
     facts = [
         fact(
             "measured step",
@@ -81,7 +80,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
     facts.append(fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "match the real arrays", tone, tier="measured"))
-    if losses := [each for each in measured.losses if isfinite(each)]:
+    if losses := [value for value in measured.losses if isfinite(value)]:
         facts.append(fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
     if len(losses) < len(measured.losses):
         facts.append(fact("not a number", f"{len(measured.losses) - len(losses)} losses", "are infinite or undefined", "bad"))
@@ -108,7 +107,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
 
 
 def _other_devices(measured: Measurement, report: Report) -> str:
-    """That a prediction is for other devices than the run was on, where those could not be calibrated."""
+    """Note that a prediction is not for the devices of the run, if those could not be calibrated."""
     return "" if on_these_devices(report.plan, measured) else f" for {report.plan.hardware}, not for these devices"
 
 
@@ -122,29 +121,26 @@ def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> l
     return blocks
 
 
-# Curves of a run as JSON: points in a box of 100 x 100, y downwards, with the labels of axes and points.
+# Curves of a run as JSON: points in a 100 x 100 box, y downwards, with labels of axes and points.
 
 MOST_POINTS = 200
 
 
 def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *, middle: bool = False) -> dict[str, Any] | None:
-    """A line through the finite ones of `values`, one per step from 1 on; with `middle`, a line across it at their median.
-
-    `None` where there are fewer than two: they make no line.
-    """
+    """Return a line through the finite `values`, with `middle` also their median; `None` for fewer than two."""
     finite = [(step, value) for step, value in enumerate(values, 1) if isfinite(value)]
     if len(finite) < 2:
         return None
-    kept = thin_out(finite)
-    low, high = min(value for _, value in kept), max(value for _, value in kept)
-    first, last = kept[0][0], kept[-1][0]
+    points = thin_out(finite)
+    low, high = min(value for _, value in points), max(value for _, value in points)
+    first, last = points[0][0], points[-1][0]
     span = high - low or 1.0
-    height = [round(100 * (high - value) / span, 2) for _, value in kept]
+    height = [round(100 * (high - value) / span, 2) for _, value in points]
     centre = median(value for _, value in finite)
     return {
         "label": label,
-        "points": [[round(100 * (step - first) / (last - first), 2), y] for (step, _), y in zip(kept, height, strict=True)],
-        "told": [f"step {step:,}: {show(value)}" for step, value in kept],
+        "points": [[round(100 * (step - first) / (last - first), 2), y] for (step, _), y in zip(points, height, strict=True)],
+        "told": [f"step {step:,}: {show(value)}" for step, value in points],
         "high": show(high),
         "low": show(low),
         "first": f"step {first:,}",
@@ -155,7 +151,7 @@ def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *
 
 
 def thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most `MOST_POINTS` and the last one: a curve in a box 300 pixels wide needs no more."""
+    """Keep about `MOST_POINTS` points and the last one, enough for a curve in a box 300 pixels wide."""
     stride = -(-len(points) // MOST_POINTS) or 1
-    kept = points[::stride]
-    return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
+    thinned = points[::stride]
+    return thinned if not points or thinned[-1] == points[-1] else [*thinned, points[-1]]

@@ -1,4 +1,4 @@
-"""Runs as the board sees them: a value that each event updates, and the results of earlier ones, by plan."""
+"""Runs of a board: an immutable value, replaced on each event, with earlier results by plan."""
 
 from dataclasses import dataclass, replace
 
@@ -16,10 +16,10 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress(JobProgress):
-    """The state of a run of `steps` steps: `seconds` and `losses` of those done, the `measurement` at its end.
+    """A run of `steps` steps: `seconds` and `losses` of the steps done, the final `measurement`.
 
-    `ran_as` is the prediction for the devices of the run, `report` that for the plan's hardware. `colours` are those of the mesh
-    axes when it began; `ran` are the last finished runs, one per plan, the newest first.
+    `ran_as` is the prediction for the run's devices, `report` that for the plan's; `ran` are finished runs, one per
+    plan, newest first.
     """
 
     steps: int = 20
@@ -35,12 +35,10 @@ class RunProgress(JobProgress):
         return self.report.plan if self.report else None
 
     def begin(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "RunProgress":
-        """A new run; earlier ones are kept."""
         begun = self.begun(report, f"{steps} steps of {report.plan}", now)
         return replace(begun, steps=steps, colours=tuple(colours.items()), ran=self.ran)
 
     def refuse(self, report: Report, message: str) -> "RunProgress":
-        """The request cannot be run."""
         return type(self)(phase="error", steps=self.steps, message=message, report=report, ran=self.ran)
 
     def after(self, event: RunEvent, now: float = 0.0) -> "RunProgress":
@@ -53,16 +51,15 @@ class RunProgress(JobProgress):
         return following
 
     def of(self, plan: Plan) -> "RunProgress | None":
-        """The finished run of a plan."""
-        return next((each for each in self.ran if each.plan and same_step(each.plan, plan)), None)
+        return next((run for run in self.ran if run.plan and same_step(run.plan, plan)), None)
 
     def run_to_show(self, plan: Plan) -> "RunProgress | None":
-        """The finished run of a plan, or else the last one of all."""
+        """Return the finished run of a plan, else the latest run of any plan."""
         return self.of(plan) or (self.ran[0] if self.ran else None)
 
     def with_finished(self, run: "RunProgress") -> "RunProgress":
-        """With a run that another board of the same session has finished."""
-        others = (each for each in self.ran if not (each.plan and run.plan and same_step(each.plan, run.plan)))
+        """Add a run that another board of the same session has finished."""
+        others = (other for other in self.ran if not (other.plan and run.plan and same_step(other.plan, run.plan)))
         return replace(self, ran=(replace(run, ran=()), *others)[:MOST_KEPT])
 
     def record_step(self, event: StepDone) -> "RunProgress":
@@ -78,22 +75,22 @@ class RunProgress(JobProgress):
         )
         ran_as = self.report and _predict_where_run(self.report, measured)
         done = replace(following, phase="done", fraction=1.0, measurement=measured, ran_as=ran_as, ran=())
-        others = (each for each in self.ran if not (each.plan and self.plan and same_step(each.plan, self.plan)))
+        others = (run for run in self.ran if not (run.plan and self.plan and same_step(run.plan, self.plan)))
         return replace(done, ran=(done, *others)[:MOST_KEPT])
 
 
 def same_step(one: Plan, other: Plan) -> bool:
-    """Whether two plans have the same step: a run does not depend on the hardware that a plan names."""
+    """Whether two plans have the same step; a run does not depend on the named hardware."""
     return (one.program, one.mesh, one.layout, one.pipeline) == (other.program, other.mesh, other.layout, other.pipeline)
 
 
 def on_these_devices(plan: Plan, measured: Measurement) -> bool:
-    """Whether a run was on the kind of device that the plan is for: times on eight CPUs say nothing about eight TPUs."""
+    """Whether a run used the kind of device that the plan names; times on CPUs do not predict times on TPUs."""
     return plan.hardware is None or is_device_kind(plan.hardware, measured.device_kind)
 
 
 def _predict_where_run(report: Report, measured: Measurement) -> Report:
-    """The prediction for the devices of a run: the report of the plan where that is for them, or where they are not known."""
+    """Return the prediction for the devices of a run, or the plan's own report if they match or are unknown."""
     if measured.hardware is None or on_these_devices(report.plan, measured):
         return report
     return analyze(report.plan.updated(hardware=measured.hardware, axis_assignment=None)).prediction

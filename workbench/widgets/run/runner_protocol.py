@@ -1,4 +1,4 @@
-"""The protocol of a runner, which runs, compiles and searches for the board. The board knows only this; `app.runners` has the engine's."""
+"""The protocol of a runner, which runs, compiles and searches for a board; `app.runners` implements it."""
 
 from typing import Protocol
 
@@ -10,10 +10,10 @@ from workbench.search.search_space import SearchSpace
 
 
 class RunHandle(Protocol):
-    """A run or a compilation under way."""
+    """A run or compilation in progress."""
 
     def cancel(self) -> None:
-        """Ask it to stop; an event says when it has."""
+        """Request a stop, which an event confirms."""
         ...
 
 
@@ -21,45 +21,45 @@ class SearchHandle(Protocol):
     """A process that searches a space."""
 
     def send(self, command: SearchCommand) -> None:
-        """Ask it; its answer is an event. Nothing happens if it has ended."""
+        """Send a command, which is answered by an event; ignored if the process has ended."""
         ...
 
     def cancel(self) -> None:
-        """End it now."""
+        """End the process at once."""
         ...
 
 
 class Runner(Protocol):
-    """Starts work and returns at once. Events may come from another thread."""
+    """Starts work without blocking. Events may come from another thread."""
 
     def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
         """Run a plan on the attached devices."""
         ...
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
-        """Compile a plan for the hardware it names, or for the attached devices; `behind`: at low priority."""
+        """Compile a plan for its hardware, or for the attached devices; `behind`: at low priority."""
         ...
 
     def calibrate(self, plan: Plan, on_event: RunListener) -> RunHandle:
-        """Measure the attached devices, as many as the plan's mesh has."""
+        """Measure as many attached devices as the plan's mesh has."""
         ...
 
     def calibrated(self, plan: Plan) -> Hardware | None:
-        """What so many attached devices were measured to be before; `None` if that is not known. At once."""
+        """Return an earlier calibration of as many attached devices without measuring; `None` without one."""
         ...
 
     def expect(self, plan: Plan) -> None:
-        """Such a compilation is likely to be requested in a moment: what it needs besides the plan may be started."""
+        """Prepare for a likely compilation request; may start processes that it needs."""
         ...
 
     def refuses(self, plan: Plan) -> str:
-        """Why a plan cannot be compiled here, as far as that is known without trying; empty if it can."""
+        """Return why a plan cannot be compiled here, as far as known without trying; empty if it can."""
         ...
 
     def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
-        """Start a process that searches a space of plans, and explains them."""
+        """Start a process that searches a space of plans and explains them."""
         ...
 
     def expect_search(self, plan: Plan) -> None:
-        """A search for this plan's program is likely to be requested in a moment."""
+        """Prepare for a likely search of this plan's program."""
         ...

@@ -1,1 +1,1 @@
-"""The start panel, and the strips of a board that change its model: what is sharded, and on which machines."""
+"""The start panel and the model size strip: the choice of model and machines."""

@@ -1,4 +1,4 @@
-"""Functions of a folder that a plan can begin with: program builders, and losses. Files are read as text (`ast`) and never imported."""
+"""Functions of a folder that a plan can begin with: program builders and losses. Files are parsed, never imported."""
 
 import ast
 import importlib.util
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from workbench.core.parse_untrusted import read_text
-from workbench.documents import read_allowed
+from workbench.core.parse_untrusted import read_allowed, read_text
 
 MOST_FILES, MOST_SHOWN, MOST_CHARACTERS = 200, 40, 1 << 18
 LOSS_PARAMETERS = 2
-"""A loss takes the parameters and a batch."""
+"""Parameters of a loss: the model parameters and a batch."""
 _ANNOTATIONS = ("Program", "wb.Program", "workbench.Program")
 _OUTSIDE = {"build", "dist", "node_modules", "site-packages", "tests", "venv"}
 
@@ -22,12 +21,12 @@ def program() -> wb.Program:
     params = jax.eval_shape(init, jax.random.key(0))  # your init: shapes alone, nothing is allocated
     batch = {{"tokens": jax.ShapeDtypeStruct((64, 1024), "int32")}}
     return wb.trace_training({loss}, params, batch, optimizer=optax.adamw(1e-3), dims={{"tokens": "batch seq"}})"""
-"""What turns a loss into a program builder."""
+"""Code that turns a loss into a program builder."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFunction:
-    """A function at the top of a module: a builder of a program, which a plan can name, or a loss, which still needs one."""
+    """A top-level program builder or loss; `required` counts parameters without defaults."""
 
     module: str
     name: str
@@ -40,32 +39,32 @@ class FolderFunction:
 
     @property
     def lines(self) -> str:
-        """The lines to write for a loss; empty for a builder."""
+        """Builder code for a loss; empty for a builder."""
         return "" if self.is_builder else BUILDER_LINES.format(loss=self.name)
 
 
 def functions_in_folder(folder: Path) -> tuple[FolderFunction, ...]:
-    """The builders and the losses of the Python files in a folder and in its packages, builders first."""
+    """List the builders and losses in the Python files of a folder and its packages, builders first."""
     modules = ((".".join(file.relative_to(folder).with_suffix("").parts), file) for file in _python_files(folder))
     return _order(chain.from_iterable(_read_functions(*module) for module in modules))
 
 
 def functions_of_allowed(allow: Iterable[str]) -> tuple[FolderFunction, ...]:
-    """The builders and the losses of modules that documents may name; their files are found without importing them."""
-    found = []
+    """List the builders and losses of modules that documents may name, found without importing them."""
+    functions = []
     for allowed in read_allowed(allow):
         module, _, function = allowed.partition(":")
         if "." not in module and (file := _file_of(module)) is not None:
-            found += [each for each in _read_functions(module, file) if function in ("", each.name)]
-    return _order(found)
+            functions += [entry for entry in _read_functions(module, file) if function in ("", entry.name)]
+    return _order(functions)
 
 
 def _order(found: Iterable[FolderFunction]) -> tuple[FolderFunction, ...]:
-    return tuple(sorted(set(found), key=lambda each: (not each.is_builder, each.target)))[:MOST_SHOWN]
+    return tuple(sorted(set(found), key=lambda function: (not function.is_builder, function.target)))[:MOST_SHOWN]
 
 
 def _file_of(module: str) -> Path | None:
-    """The file of a module at the top; for one in a package, the package would be imported."""
+    """Return the file of a top-level module; a module in a package is skipped, since the package would be imported."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
@@ -74,11 +73,11 @@ def _file_of(module: str) -> Path | None:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """Those of the folder, then those of the packages in it; hidden and foreign folders are left out."""
-    own = sorted(folder.glob("*.py"))
-    packages = [each for each in sorted(folder.glob("*/__init__.py")) if each.parent.name not in _OUTSIDE]
-    inner = chain.from_iterable(sorted(each.parent.glob("*.py")) for each in packages if not each.parent.name.startswith("."))
-    for count, file in enumerate(chain(own, inner)):
+    """Yield the Python files of a folder, then of its packages; hidden and foreign folders are skipped."""
+    top_level = sorted(folder.glob("*.py"))
+    packages = [file_ for file_ in sorted(folder.glob("*/__init__.py")) if file_.parent.name not in _OUTSIDE]
+    inner = chain.from_iterable(sorted(file_.parent.glob("*.py")) for file_ in packages if not file_.parent.name.startswith("."))
+    for count, file in enumerate(chain(top_level, inner)):
         if count == MOST_FILES:
             return
         if file.is_file() and file.name not in ("__init__.py", "setup.py", "conftest.py") and not file.name.startswith("test_"):
@@ -90,18 +89,17 @@ def _read_functions(module: str, file: Path) -> Iterator[FolderFunction]:
         return
     try:
         text = read_text(file, MOST_CHARACTERS)
-        has_any = len(text) <= MOST_CHARACTERS and ("Program" in text or "loss" in text.casefold())  # to parse takes 20 times as long
+        has_any = len(text) <= MOST_CHARACTERS and ("Program" in text or "loss" in text.casefold())  # parsing takes 20 times as long
         tree = ast.parse(text) if has_any else ast.Module([], [])
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError, RecursionError, MemoryError):
         return
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and (_is_builder(each) or _is_loss(each)):
-            required = len(each.args.posonlyargs) + len(each.args.args) - len(each.args.defaults) + each.args.kw_defaults.count(None)
-            yield FolderFunction(module, each.name, _is_builder(each), required)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and (_is_builder(node) or _is_loss(node)):
+            required = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults) + node.args.kw_defaults.count(None)
+            yield FolderFunction(module, node.name, _is_builder(node), required)
 
 
 def _is_builder(function: ast.FunctionDef) -> bool:
-    """Whether it says that it returns a program, which is what a document may call."""
     returns = function.returns
     text = returns.value if isinstance(returns, ast.Constant) else ast.unparse(returns) if returns is not None else ""
     return text in _ANNOTATIONS

@@ -1,11 +1,14 @@
-"""What the start panel can begin with: models of the zoo, a `config.json`, functions of modules."""
+"""Choices of the start panel: models of the zoo, a `config.json`, functions of modules."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from workbench.core.parse_untrusted import UnreadableError, parse_json, verify_length
+from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.core.program import Reference
 from workbench.documents import parse_plan
 from workbench.documents.program_references import is_allowed
@@ -17,13 +20,14 @@ from workbench.plan.plan import Plan
 from workbench.widgets.start.folder_functions import FolderFunction
 
 FIRST = ("decoder/llama3-8b", "decoder/llama3-70b", "decoder/llama3-405b", "mixture/deepseek-v3", "gpt/gpt3-175b", "t5/t5-11b")
-"""The keys of the models that most people know."""
+"""Keys of the best-known models."""
 _PLAN_FORMAT = "sharding-workbench."
+MOST_CONFIGS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """What is sharded: a model whose architecture is known (`sized`), or a program by its reference."""
+    """The chosen model: one with a known architecture (`sized`), or a program by its reference."""
 
     key: str
     title: str
@@ -34,7 +38,7 @@ class ModelChoice:
 
 @cache
 def zoo_cards() -> tuple[Mapping[str, str], ...]:
-    """A card for each preset of the zoo, and for each model without presets: those of `FIRST`, the other published ones, the tiny ones."""
+    """Return a card for each preset of the zoo: `FIRST`, then other published ones, then tiny ones."""
     order = {key: place - len(FIRST) for place, key in enumerate(FIRST)}
     cards = [_card(model, preset) for model in ALL_MODELS for preset in model.presets or ("",)]
     return tuple(sorted(cards, key=lambda card: order.get(card["key"], "tiny" in card["key"] or "/" not in card["key"])))
@@ -49,55 +53,51 @@ def _card(model: Model, preset: str) -> Mapping[str, str]:
 
 @cache
 def model_abouts() -> Mapping[str, str]:
-    """What each model of the zoo is."""
     return {model.name: model.about for model in ALL_MODELS}
 
 
 def find_choice(key: str, functions: Iterable[FolderFunction], allow: tuple[str, ...]) -> ModelChoice:
-    """The choice of a key: `decoder/llama3-8b`, `two_layer`, `my_module:program`. Nothing is imported.
-
-    Raises `DocumentError` for what is not there, and for a function that may not be called.
-    """
+    """Return the choice of a key (`decoder/llama3-8b`, `my_module:program`) without importing; raises `DocumentError`."""
     if ":" in key:
         return _function_choice(key, functions, allow)
     name, _, preset = key.partition("/")
     model = verify_model(name, {})
     if preset and preset not in model.presets:
         raise DocumentError(*unknown_name("preset", preset, model.presets))
-    found = sizable_presets().get(preset)
-    sized = NamedModel(preset, read_preset(*found)) if found is not None and found[0] == name else None
+    sizable = sizable_presets().get(preset)
+    sized = NamedModel(preset, read_preset(*sizable)) if sizable is not None and sizable[0] == name else None
     size = _card(model, preset)["size"]
     about = f"{name}, {size}" if size else model.about
     return ModelChoice(key, preset or name, about, sized, Reference(name, {"preset": preset} if preset else {}))
 
 
 def _function_choice(key: str, functions: Iterable[FolderFunction], allow: tuple[str, ...]) -> ModelChoice:
-    found = next((each for each in functions if each.target == key), None)
-    if found is None:
-        raise DocumentError(f"There is no function `{key[:80]}` to begin with here.", ["choose one of the list"])
+    match = next((function for function in functions if function.target == key), None)
+    if match is None:
+        raise DocumentError(f"There is no function `{key[:80]}` here to start with.", ["choose one from the list"])
     reference = Reference(key)
-    if not found.is_builder:
-        raise DocumentError(f"`{key}` is a loss: a plan begins with a function that returns a program.", ["add the five lines below it"])
+    if not match.is_builder:
+        raise DocumentError(f"`{key}` is a loss: a plan starts with a function that returns a program.", ["add the five lines below it"])
     if not is_allowed(reference, allow):
-        top = found.module.partition(".")[0]
+        top = match.module.partition(".")[0]
         raise DocumentError(
             f"`{key}` was not allowed here, so its module is not imported.",
             [f"if you trust its code, start with `workbench serve --allow {top}`"],
         )
-    if found.required:
+    if match.required:
         example = f"workbench serve --model {key} -a NAME=VALUE"
-        raise DocumentError(f"`{key}` takes arguments, which the page cannot know.", [f"start with `{example}`", "give them defaults"])
-    return ModelChoice(key, key, f"function of `{found.module}`", reference=reference)
+        raise DocumentError(f"`{key}` takes arguments that the page does not know.", [f"start with `{example}`", "give them defaults"])
+    return ModelChoice(key, key, f"function of `{match.module}`", reference=reference)
 
 
 def read_start_file(name: str, text: str, allow: tuple[str, ...]) -> ModelChoice | Plan:
-    """The model of a `config.json`, or the plan of a plan file. Raises `DocumentError` for a file that is neither."""
+    """Return the model of a `config.json`, or the plan of a plan file. Raises `DocumentError` for any other file."""
     quoted = f"`{name[:80] or CONFIG_NAME}`"
     try:
         verify_length(text, quoted, CONFIG_NAME)
         values = parse_json(text)
     except UnreadableError as error:
-        raise DocumentError(f"{quoted} is not JSON that can be read: {error}.", ["choose a `config.json` or a plan file"]) from None
+        raise DocumentError(f"{quoted} is not valid JSON: {error}.", ["choose a `config.json` or a plan file"]) from None
     if isinstance(values, Mapping) and str(values.get("format", "")).startswith(_PLAN_FORMAT):
         return parse_plan(text, quoted, allow)
     architecture = read_architecture(values, quoted)
@@ -106,8 +106,17 @@ def read_start_file(name: str, text: str, allow: tuple[str, ...]) -> ModelChoice
     return ModelChoice(f"file/{title}", title, about, NamedModel(title, architecture))
 
 
+def configs_in_folder(folder: Path) -> Iterator[ModelChoice]:
+    """Yield the models of the `config.json` files in a folder and its subfolders; files of other kinds are skipped."""
+    below = sorted(file for file in folder.glob(f"*/{CONFIG_NAME}") if not file.parent.name.startswith("."))
+    for file in islice([folder / CONFIG_NAME, *below], MOST_CONFIGS):
+        with suppress(OSError, UnicodeDecodeError, DocumentError):
+            choice = read_start_file(CONFIG_NAME, read_text(file), ())
+            if isinstance(choice, ModelChoice):
+                yield replace(choice, key=f"file/{file.relative_to(folder).as_posix()}")
+
+
 def _config_title(name: str, values: Mapping[str, Any]) -> str:
-    """What the model is called: as its file is, or for a `config.json` as that says."""
     stem = name.removesuffix(".json")
-    said = values.get("_name_or_path") or values.get("model_type")
-    return (str(said).rstrip("/").rpartition("/")[2] if stem in ("", "config") else stem)[:80] or "model"
+    stated = values.get("_name_or_path") or values.get("model_type")
+    return (str(stated).rstrip("/").rpartition("/")[2] if stem in ("", "config") else stem)[:80] or "model"

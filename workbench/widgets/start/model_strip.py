@@ -1,4 +1,4 @@
-"""The strip of a board that changes the model of the zoo on it: batch, sequence, layers, widths, number formats; and proposed names."""
+"""The strip that resizes a board's zoo model and confirms proposed dimension names."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ from workbench.widgets.start.timed_work import TimedWork, WorkTicket
 
 
 class ModelStrip:
-    """The sizes of the model on one board. `defer` moves work to the board's event loop, `show()` publishes it."""
+    """The model sizes of one board. `defer` moves work to the board's event loop, `show()` publishes the strip."""
 
     def __init__(
         self, session: Session, host: Host, defer: Defer, show: Callable[[], None], refuse: Callable[[WorkbenchError], None]
@@ -27,7 +27,6 @@ class ModelStrip:
         self._work: TimedWork[OpenPlan] = TimedWork(defer, show)
 
     def handlers(self) -> Handlers:
-        """Its handlers; they raise `WorkbenchError` for a value that cannot be."""
         return dict(
             [
                 on(SizeModelGesture, self._resize),
@@ -37,11 +36,10 @@ class ModelStrip:
         )
 
     def close(self) -> None:
-        """Nobody waits any more."""
         self._work.stop()
 
     def state(self) -> dict[str, Any] | None:
-        """The sizes of a model of the zoo, and names to confirm; `None` where the board has neither."""
+        """Return the model's sizes and the names to confirm; `None` without either."""
         if not self._offered:
             return None
         plan, model = self._session.plan, self._model
@@ -61,15 +59,14 @@ class ModelStrip:
 
     @property
     def _model(self) -> Model | None:
-        """The model of the zoo that the program is of."""
         reference = self._session.plan.program.reference
-        return None if reference is None else next((each for each in ALL_MODELS if each.name == reference.target), None)
+        return None if reference is None else next((model for model in ALL_MODELS if model.name == reference.target), None)
 
     def _resize(self, gesture: SizeModelGesture) -> None:
-        """Trace the model again in a thread; a later change takes the place of one under way."""
+        """Trace the resized model in a thread; a later change replaces one in progress."""
         model = self._model
         if model is None or not self._offered:
-            raise DocumentError("The program on the board is not of the zoo, so its sizes stand in its code.", ["change the code"])
+            raise DocumentError("The program on the board is not a zoo model, so its sizes are set in its code.", ["change the code"])
         plan, value = self._session.plan, read_value(model, gesture.name, gesture.value)
         changes = size_changes(model, gesture.name, value)
 
@@ -85,7 +82,7 @@ class ModelStrip:
         )
 
     def _apply(self, gesture: SizeModelGesture, plan: Plan, edit: OpenPlan) -> None:
-        """Open the resized plan. What was edited while it was traced is kept, by resizing the present plan; another model is left alone."""
+        """Open the resized plan; a plan edited meanwhile is resized instead, and another model is left alone."""
         now = self._session.plan
         try:
             if now is plan:
@@ -97,13 +94,13 @@ class ModelStrip:
 
     def _confirm_names(self) -> None:
         plan = self._session.plan
-        names = [each["name"] for each in proposed_names(plan)]
+        names = [proposal["name"] for proposal in proposed_names(plan)]
         if self._offered and names:
             self._session.apply(EditGroup("confirm names", tuple(RenameDim(name, name) for name in names)))
 
 
 def proposed_names(plan: Plan) -> list[dict[str, str]]:
-    """The names that the trace proposes and nobody has confirmed, each with its size and its reason."""
+    """List the unconfirmed names that the trace proposes, each with its size and reason."""
     proposed, dims = plan.program.proposed, plan.program.dims
     return [
         {"name": name, "size": " or ".join(f"{size:,}" for size in dims.get(name, ())), "reason": proposed.reason(name)}

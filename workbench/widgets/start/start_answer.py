@@ -15,36 +15,36 @@ from workbench.plan.plan import Plan
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.widgets.start.program_layouts import ProgramLayouts, RecipeLayout
 
-_OPTION = re.compile(r"(?:; say )?`--(\w+)`")  # what notes call the options of the command line
+_OPTION = re.compile(r"(?:; say )?`--(\w+)`")  # command-line options in notes
 THOUSAND, HOUR, FAST = 1000, 3600, 100
 GOAL_LABELS = {"fastest": "Fastest", "fewest devices": "Fewest devices", "cheapest": "Cheapest"}
 
 
 def _field_name(found: re.Match[str]) -> str:
-    """Nothing for advice to give an option; else the field of the page that stands for it."""
+    """Replace an option by the page's field of the same meaning; drop advice to pass an option."""
     return "" if found[0].startswith(";") else {"on": "Machines", "seq": "Sequence"}.get(found[1], found[1].capitalize())
 
 
 class StartAnswer(Protocol):
-    """What the start panel shows and opens."""
+    """An answer that the start panel shows and opens."""
 
     def state(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the answer as JSON."""
 
     def plan(self, goal: str) -> Plan:
-        """The plan of a row; it may have to be traced. Raises `WorkbenchError` for a goal without one."""
+        """Return the plan of a row, which may require tracing. Raises `WorkbenchError` for a goal without a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizedAnswer:
-    """The answer of `plan_config`; `notes` once it is complete."""
+    """The answer of `plan_config`, with `notes` once it is complete."""
 
     answer: ClusterAnswer
     notes: tuple[str, ...] = ()
 
     @classmethod
     def complete(cls, answer: ClusterAnswer) -> "SizedAnswer":
-        """With its notes, which may have to be computed."""
+        """Add the notes, which may take time to compute."""
         return cls(answer, tuple(_OPTION.sub(_field_name, note) for note in notes_of(answer) if not note.startswith("Examined")))
 
     def plan(self, goal: str) -> Plan:
@@ -70,19 +70,19 @@ class SizedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RecipeAnswer:
-    """The layouts of a program that recipes made."""
+    """The layouts of a program made by recipes."""
 
     name: str
     hardware: Hardware
     layouts: Mapping[str, RecipeLayout]
     leanest: RecipeLayout | None
     most: int
-    """The most devices for which a layout was tried."""
+    """Largest number of devices tried."""
 
     @classmethod
     def of(cls, tried: ProgramLayouts) -> "RecipeAnswer":
         best = tried.best()
-        return cls(tried.name, tried.hardware, best, tried.leanest, max((each.devices for each in tried.tried), default=0))
+        return cls(tried.name, tried.hardware, best, tried.leanest, max((layout.devices for layout in tried.tried), default=0))
 
     def plan(self, goal: str) -> Plan:
         if goal not in self.layouts:

@@ -1,4 +1,4 @@
-"""Work of more than a second in a thread: which phase it is in, for how long, and that it can be stopped."""
+"""Cancellable work of more than a second in a thread, with its phase and duration."""
 
 import logging
 import threading
@@ -16,32 +16,30 @@ T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """Raised in the thread of work that was stopped."""
+    """Raised in the thread of cancelled work."""
 
 
 @dataclass(eq=False)
 class WorkTicket:
-    """One piece of work under way; its thread reports phases, and raises `StoppedError` in `report` once it was stopped."""
+    """Work in progress; its thread reports phases, and gets `StoppedError` once it is cancelled."""
 
     phase: str
     begun: float = field(default_factory=time.monotonic)
     is_stopped: bool = False
 
     def report(self, phase: str) -> None:
-        """Begin a phase."""
         self.verify()
         self.phase = phase
 
     def verify(self) -> None:
-        """Raises `StoppedError` if nobody waits for this work any more."""
         if self.is_stopped:
             raise StoppedError
 
 
 class TimedWork(Generic[T]):
-    """At most one piece of work whose result is wanted; new work takes the place of the last.
+    """At most one piece of work whose result is wanted; new work replaces the last.
 
-    `defer(work)` moves work from the thread to the host's event loop, where `changed()`, `done` and `failed` are called.
+    `defer(work)` moves work to the host's event loop, where `changed()`, `done` and `failed` are called.
     """
 
     def __init__(self, defer: Defer, changed: Callable[[], None]) -> None:
@@ -55,23 +53,22 @@ class TimedWork(Generic[T]):
     def start(
         self, phase: str, work: Callable[[WorkTicket], T], done: Callable[[T], None], failed: Callable[[WorkbenchError], None]
     ) -> None:
-        """Do `work` in a thread. It is given a ticket, on which it reports its phases."""
+        """Run `work` in a thread with a ticket, on which it reports its phases."""
         self.stop()
         ticket = self._ticket = WorkTicket(phase)
         threading.Thread(target=self._run, args=(ticket, work, done, failed), daemon=True, name="start").start()
 
     def tell(self, ticket: WorkTicket, show: Callable[[], None] = lambda: None) -> None:
-        """From the thread: call `show` on the event loop, then `changed`, if the work is still wanted."""
+        """Schedule `show`, then `changed`, on the event loop if the work is still wanted; called from the thread."""
         self._defer(lambda: self._show(ticket, show))
 
     def stop(self) -> None:
-        """Drop the work under way; its thread ends at its next phase."""
+        """Cancel the work in progress; its thread ends at its next phase."""
         if self._ticket is not None:
             self._ticket.is_stopped = True
             self._ticket = None
 
     def state(self) -> dict[str, Any] | None:
-        """The phase, and the seconds so far, from which the page counts on."""
         if (ticket := self._ticket) is None:
             return None
         return {"phase": ticket.phase, "seconds": round(time.monotonic() - ticket.begun, 1)}
@@ -80,7 +77,7 @@ class TimedWork(Generic[T]):
         self, ticket: WorkTicket, work: Callable[[WorkTicket], T], done: Callable[[T], None], failed: Callable[[WorkbenchError], None]
     ) -> None:
         try:
-            found = work(ticket)
+            result = work(ticket)
         except StoppedError:
             return
         except WorkbenchError as error:
@@ -89,7 +86,7 @@ class TimedWork(Generic[T]):
             _log.exception("The work %r failed", ticket.phase)
             self._finish(ticket, failed, WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))
         else:
-            self._finish(ticket, done, found)
+            self._finish(ticket, done, result)
 
     def _finish(self, ticket: WorkTicket, report: Callable[[Any], None], found: object) -> None:
         def finish() -> None:

@@ -1,5 +1,5 @@
 // @ts-check
-// The mesh editor beside the chips: how many devices the mesh has, and its axes moved by hand or by key.
+// The mesh editor: the device count, and mesh axes reordered by drag or by key.
 
 import { all, h } from "./dom.js";
 /** @import { DeviceCount, Zone } from "./types/states.d.ts" */
@@ -14,7 +14,7 @@ export function drawCount(count) {
 }
 
 /**
- * The grip of a mesh axis: drag it before or behind another axis, or move it with the arrows.
+ * The handle of a mesh axis: drag it, or press the arrow keys, to reorder the axes.
  * @param {Wb} wb
  * @param {Zone} zone
  * @returns {HTMLElement}
@@ -88,7 +88,7 @@ function dragAxis(wb, axis, handle, start) {
 }
 
 /**
- * The axes with one of them put before another, or behind it.
+ * The axis names after moving one before or after another.
  * @param {string[]} names
  * @param {string} axis
  * @param {string} over
@@ -102,7 +102,7 @@ function reordered(names, axis, over, behind) {
 }
 
 /**
- * Arrows in the size of an axis double and halve it: sizes are powers of two more often than not.
+ * Up and down arrows double and halve an axis size, because sizes are usually powers of two.
  * @param {KeyboardEvent} event
  * @param {HTMLInputElement} size
  */
@@ -121,7 +121,7 @@ export function stepSize(event, size) {
 }
 
 /**
- * A value that a script wrote makes no event of its own.
+ * Setting `value` from a script fires no event, so dispatch one.
  * @param {HTMLInputElement} size
  */
 export function sendStepped(size) {

@@ -1,6 +1,5 @@
 // @ts-check
-// Blocks: a title, a table, and what stands beside it. Which parts there are, and how cells that can be taken are drawn, the board says
-// (`wb.drawers`): here nothing is known of them.
+// Draws blocks (a title, a table, a picture and controls) without knowing the sections of the board, which supply `wb.drawers`.
 
 import { all, h, patch, the } from "./dom.js";
 import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
@@ -9,18 +8,18 @@ import { termLabel } from "./terms.js";
 /** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-/** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
+/** The blocks drawn in each element, with a key of their headers. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
 const blocksIn = new WeakMap();
 
 /**
- * The parts of a block beside its table.
+ * The block's content outside its table.
  * @param {Wb} wb
  * @param {Block} block
  */
 const partsOf = (wb, block) => (wb.drawers?.parts ?? []).filter((part) => block[part.field]);
 
 /**
- * Two blocks of one head differ in their rows alone.
+ * A key of everything but the rows: blocks with equal keys only need new rows.
  * @param {Wb} wb
  * @param {Block} block
  * @returns {string}
@@ -28,14 +27,14 @@ const partsOf = (wb, block) => (wb.drawers?.parts ?? []).filter((part) => block[
 const headOf = (wb, block) => JSON.stringify([block.title, block.columns, partsOf(wb, block).map((part) => part.field), canSort(block)]);
 
 /**
- * The places of pictures, by name: a chart stays, with what was zoomed to, whatever stands around it anew.
+ * Picture elements by name, reused so that a chart keeps its zoom when its block is redrawn.
  * @param {Element} parent
  * @returns {Map<string, HTMLElement>}
  */
 const picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [place.dataset.picture ?? "", place]));
 
 /**
- * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
+ * Draws `blocks`, and reuses unchanged rows of tables with the same title and columns.
  * @param {Wb} wb
  * @param {HTMLElement} parent
  * @param {Block[]} blocks
@@ -57,8 +56,8 @@ export function patchBlocks(wb, parent, blocks) {
  * @param {Wb} wb
  * @param {Block} block
  * @param {string} head
- * @param {Map<string, HTMLElement>} kept - pictures that were here before; what is used is removed
- * @param {() => void} again - after the user has sorted the table
+ * @param {Map<string, HTMLElement>} kept - pictures of the previous blocks; those reused are removed
+ * @param {() => void} again - called after the user sorts the table
  * @returns {HTMLElement}
  */
 function drawBlock(wb, block, head, kept, again) {
@@ -112,14 +111,14 @@ function paintBlock(wb, place, block, head) {
   }
   for (const part of partsOf(wb, block)) part.paint(wb, the(place, `.${part.place}`), block);
   const note = the(place, ".note");
-  note.replaceChildren(block.note, ...(block.controls ?? []).flatMap((each) => drawControl(wb, each)));
+  note.replaceChildren(block.note, ...(block.controls ?? []).flatMap((control) => drawControl(wb, control)));
   note.hidden = !block.note;
 }
 
 /**
- * A button that presses a control of the board, or takes to a field; none where the board has it not.
+ * A button that clicks a control of the board or focuses a field; nothing if the board has no such control.
  * @param {Wb} wb
- * @param {{ label: string; name: string }} given
+ * @param {{ label: string; name: string }} control
  * @returns {(HTMLElement | string)[]}
  */
 function drawControl(wb, { label, name }) {

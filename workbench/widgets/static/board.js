@@ -1,5 +1,5 @@
 // @ts-check
-// The board: a zone for each mesh axis and one for what is whole; a chip for each dimension in each of its zones.
+// The board: one zone per mesh axis and one for replicated dimensions, with a chip per dimension in each of its zones.
 
 import { drawCount, drawHandle, sendStepped, stepSize } from "./axes.js";
 import { drawChip, showDropped } from "./chips.js";
@@ -47,7 +47,7 @@ function drawTitle(wb, zone) {
 }
 
 /**
- * A refusal hangs under its zone; at the right edge it hangs leftwards.
+ * Aligns the refusal of a zone so that it does not overflow the right edge.
  * @param {Wb} wb
  * @param {Element | null} element
  */

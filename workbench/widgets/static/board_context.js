@@ -1,11 +1,11 @@
 // @ts-check
-// What the parts of a board share: its elements, what is in the hand, how to reach Python, what is told to all, and keys that the card hears.
+// The context shared by all parts of a board: its elements, the chip in hand, messages to Python, events and keyboard shortcuts.
 
 /** @import { BlockDrawers } from "./types/table_cells.d.ts" */
 /** @import { BoardEvents, Outbox, Wb } from "./types/board_context.d.ts" */
 
 /**
- * Parts that know nothing of each other hear of what happens: at once, in the order in which they subscribed.
+ * A synchronous event bus; subscribers run in the order in which they subscribed.
  * @returns {Pick<Wb, "publish" | "subscribe">}
  */
 export function makeEvents() {
@@ -53,7 +53,6 @@ export function makeWb(root, card, live, box, library, drawers = null) {
     only: false,
     foreseeing: undefined,
     previews: null,
-    previewed: "",
     board: card,
     chips: new Map(),
     axes: [],
@@ -72,7 +71,7 @@ export function makeWb(root, card, live, box, library, drawers = null) {
 }
 
 /**
- * Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.
+ * Handles undo and redo, and stops plain keys from reaching JupyterLab, which would run them as cell commands.
  * @param {Wb} wb
  * @param {KeyboardEvent} event
  */
@@ -88,4 +87,40 @@ export function onShortcut(wb, event) {
     event.stopPropagation();
     wb.toggleHelp();
   } else if (!command && !event.altKey) event.stopPropagation();
+}
+
+/** What a click acts on. A list of choices is left out: its release may not reach the page. */
+const PRESSABLE = "a, button, label, summary, [data-opens], [data-subject]";
+const TAP_DELAY = 50; // milliseconds in which a browser turns a touch into a click
+
+/**
+ * Defers `paint` while something is pressed: a repaint would replace it before its release, and the browser would send no click.
+ * @param {HTMLElement} root
+ * @param {() => void} paint
+ * @param {AbortSignal} signal
+ * @returns {() => void}
+ */
+export function paintAfterPress(root, paint, signal) {
+  let pressed = false, waiting = false;
+  const act = () => {
+    waiting = pressed;
+    if (!pressed) paint();
+  };
+  /** @param {Event} event */
+  const press = (event) => {
+    const [target] = event.composedPath();
+    pressed = target instanceof Element && !(/** @type {PointerEvent} */ (event).button) && target.closest(PRESSABLE) !== null;
+  };
+  /** @param {Event} event */
+  const release = (event) => {
+    if (!pressed) return;
+    const delay = /** @type {PointerEvent} */ (event).pointerType === "touch" ? TAP_DELAY : 0;
+    setTimeout(() => { // after the click, which follows the release
+      pressed = false;
+      if (waiting) act();
+    }, delay);
+  };
+  root.addEventListener("pointerdown", press, { capture: true, signal });
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, release, { capture: true, signal });
+  return act;
 }

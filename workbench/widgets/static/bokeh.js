@@ -1,6 +1,5 @@
 // @ts-check
-// BokehJS: a served page has it already; a notebook asks its kernel for it once, and the page keeps it for all boards. It is the script of the
-// Bokeh that is installed where the board's Python runs, never one of another server.
+// Loads BokehJS once per page: served pages include it, and notebooks request the script of the installed Bokeh from their kernel.
 
 /** @import { BokehModule } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
@@ -9,19 +8,19 @@ const page = /** @type {Record<symbol, Map<string, Promise<BokehModule | null>>>
 const loading = (page[Symbol.for("sharding-workbench.bokeh")] ??= new Map()); // by version
 
 /**
- * The one of this version, where the page has it.
+ * BokehJS of this version, if the page has loaded it.
  * @param {string} version
  * @returns {BokehModule | null}
  */
 export function presentBokeh(version) {
-  const found = /** @type {any} */ (globalThis).Bokeh;
-  return found?.[version] ?? (found?.version === version ? found : null);
+  const bokeh = /** @type {any} */ (globalThis).Bokeh;
+  return bokeh?.[version] ?? (bokeh?.version === version ? bokeh : null);
 }
 
 /**
  * @param {Pick<Wb, "library">} wb
  * @param {string} version
- * @returns {Promise<BokehModule | null>} `null` where it cannot be had
+ * @returns {Promise<BokehModule | null>} `null` if it could not be loaded
  */
 export function loadBokeh(wb, version) {
   const present = presentBokeh(version);
@@ -34,7 +33,7 @@ export function loadBokeh(wb, version) {
 }
 
 /**
- * As a classic script, which is what it is.
+ * Runs the text as a classic script: BokehJS is not an ES module.
  * @param {string} text
  * @returns {Promise<void>}
  */
@@ -43,7 +42,7 @@ function runScript(text) {
   const script = Object.assign(document.createElement("script"), { src: address });
   return new Promise((/** @type {(value: void) => void} */ done, failed) => {
     script.onload = () => done();
-    script.onerror = () => failed(new Error("The script of Bokeh could not be run."));
+    script.onerror = () => failed(new Error("The BokehJS script could not be run."));
     document.head.append(script);
   }).then(() => {
     URL.revokeObjectURL(address);

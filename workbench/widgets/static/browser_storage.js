@@ -1,29 +1,28 @@
 // @ts-check
-// What the browser keeps, where it is allowed to: what a person chose on this page; and through a cut of the connection, after which a served
-// page is loaded again, what was on its way and which tab was open. Only a page that finds its board again, by the id in its address, keeps
-// anything through a cut; a notebook's board is never cut from its page.
+// Browser storage for page preferences, and for pending gestures and the open tab across a reconnect; only pages with a board id in their
+// address restore the latter.
 
 /** @import { Kept } from "./types/board_context.d.ts" */
 
-const CUT = "workbench.cut";
-const CUT_KEPT = 3600000; // milliseconds
+const STORAGE_KEY = "workbench.cut";
+const MAX_AGE_MS = 3600000;
 
 /** @param {Omit<Kept, "board" | "at">} kept */
 export function keepThroughCut(kept) {
   const board = document.documentElement.dataset.board;
   if (!board) return;
   try {
-    sessionStorage.setItem(CUT, JSON.stringify({ ...kept, board, at: Date.now() }));
-  } catch { /* a browser that keeps nothing */ }
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify({ ...kept, board, at: Date.now() }));
+  } catch { /* storage is unavailable */ }
 }
 
 /** @returns {Kept | null} */
 export function keptThroughCut() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(CUT) ?? "null");
+    const kept = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
     if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
-    sessionStorage.removeItem(CUT);
-    return Date.now() - kept.at < CUT_KEPT ? kept : null;
+    sessionStorage.removeItem(STORAGE_KEY);
+    return Date.now() - kept.at < MAX_AGE_MS ? kept : null;
   } catch {
     return null;
   }
@@ -36,7 +35,7 @@ export function keptThroughCut() {
 export function remember(key, value) {
   try {
     localStorage.setItem(key, value);
-  } catch { /* a browser that keeps nothing */ }
+  } catch { /* storage is unavailable */ }
 }
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-// The head of the card: the program, its mesh and layout, the tools, the hardware.
+// The card header: program, mesh, layout, tools and hardware.
 
 import { h } from "./dom.js";
 import { headTools } from "./files.js";
@@ -10,7 +10,7 @@ import { drawRefusal } from "./popup.js";
 /** @import { HeadState, Wb } from "./types/board_context.d.ts" */
 /** @import { Refusal, TracedAs } from "./types/states.d.ts" */
 
-const LONG_LAYOUT = 320; // characters, from which a layout is cut to a few lines: a recipe may say two dozen things
+const LONG_LAYOUT = 40; // characters; a longer layout is cut to the rest of its line, so that the drop zones stay in place
 
 /**
  * @param {Wb} wb
@@ -18,7 +18,7 @@ const LONG_LAYOUT = 320; // characters, from which a layout is cut to a few line
  * @returns {HTMLElement[]}
  */
 function drawLayout(wb, layout) {
-  const text = h("div", { class: "mono layout" }, layout);
+  const text = h("div", { class: "mono layout", title: layout }, layout);
   if (layout.length < LONG_LAYOUT) return [text];
   const show = () => {
     text.classList.toggle("cut", !wb.wholeLayout);
@@ -39,7 +39,7 @@ function drawLayout(wb, layout) {
 }
 
 /**
- * How the program is traced: what layers keep for the backward pass, in which types it computes, what stays on the host.
+ * Tracing options: rematerialization, precision and host offloading.
  * @param {Wb} wb
  * @param {TracedAs} state
  * @param {Refusal | null} refusal

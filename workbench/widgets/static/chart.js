@@ -1,6 +1,5 @@
 // @ts-check
-// Charts that Bokeh draws: put into their place once, then filled anew with what Python tells. A range that a person zoomed to stays while the
-// axis is of the same quantity.
+// Bokeh charts: created once per element, then updated with Python's data; the user's zoom is kept while an axis shows the same quantity.
 
 import { loadBokeh, presentBokeh } from "./bokeh.js";
 import { leaveKeys, zoomTools } from "./chart_keys.js";
@@ -13,17 +12,17 @@ import { isChosen } from "./select.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
-/** The chart in an element. @type {WeakMap<Element, ShownChart>} */
+const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrow keys move between marks, Enter selects one, Escape exits.";
+/** @type {WeakMap<Element, ShownChart>} */
 const chartIn = new WeakMap();
 
 /**
- * Draws the charts of a picture where Bokeh is there, and says whether it is; else it is fetched, and `again` told whether it could be had.
+ * Draws the charts of a picture and returns true if Bokeh is loaded; otherwise loads it and calls `again` with the outcome.
  * @param {Wb} wb
  * @param {HTMLElement} image
  * @param {Picture} picture
- * @param {(subject: string, opens: string) => void} act what a click on a mark does
- * @param {(found: boolean) => void} again
+ * @param {(subject: string, opens: string) => void} act called when a mark is clicked
+ * @param {(loaded: boolean) => void} again
  * @returns {boolean}
  */
 export function paintCharts(wb, image, picture, act, again) {
@@ -31,14 +30,14 @@ export function paintCharts(wb, image, picture, act, again) {
   if (!charts.length) return false;
   const bokeh = presentBokeh(charts[0].version);
   if (!bokeh) {
-    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
+    loadBokeh(wb, charts[0].version).then((module) => again(module !== null));
     return false;
   }
   const before = [...image.children];
-  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
+  const same = before.length === charts.length && before.every((element, i) => chartIn.get(element)?.state.id === charts[i].id);
   if (!same) {
     removeCharts(image);
-    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
+    image.replaceChildren(...charts.map((state) => createChart(wb, bokeh, state, act)));
   }
   charts.forEach((state, i) => {
     const shown = /** @type {ShownChart} */ (chartIn.get(image.children[i]));
@@ -50,7 +49,7 @@ export function paintCharts(wb, image, picture, act, again) {
 }
 
 /**
- * The charts of a place, taken away from Bokeh as well.
+ * Removes the charts of an element, from Bokeh's index too.
  * @param {Element} image
  */
 export function removeCharts(image) {
@@ -72,10 +71,10 @@ export function removeCharts(image) {
  * @param {(subject: string, opens: string) => void} act
  * @returns {HTMLElement}
  */
-function beginChart(wb, bokeh, state, act) {
+function createChart(wb, bokeh, state, act) {
   const plot = h("div", { class: "plot", tabIndex: 0, role: "application", data: { focus: `chart ${state.across}` } });
-  const told = h("div", { class: "tasktold", role: "status" });
-  const element = h("div", { class: "chart" }, h("div", { class: "charttools" }, h("div", { class: "key" })), plot, told);
+  const status = h("div", { class: "tasktold", role: "status" });
+  const element = h("div", { class: "chart" }, h("div", { class: "charttools" }, h("div", { class: "key" })), plot, status);
   /** @type {ShownChart} */
   const shown = {
     element,
@@ -117,7 +116,7 @@ async function embed(wb, shown, plot) {
   const { roots } = await shown.bokeh.embed.embed_item(shown.state.item, plot);
   const [view] = roots;
   const doc = view.model.document;
-  if (!chartIn.has(shown.element)) { // taken away meanwhile
+  if (!chartIn.has(shown.element)) { // removed while Bokeh was drawing
     view.remove();
     return;
   }
@@ -128,11 +127,11 @@ async function embed(wb, shown, plot) {
     if (!shown.keyed) dimOthers(wb, shown, marks.inspected.indices[0] ?? -1);
   });
   plot.addEventListener("pointermove", (event) => {
-    if (event.movementX || event.movementY) leaveKeys(wb, shown); // else what is drawn has moved, and not the pointer
+    if (event.movementX || event.movementY) leaveKeys(wb, shown); // ignore moves caused by redrawing under a still pointer
   });
   plot.addEventListener("pointerup", () => {
-    unmark(shown); // before Bokeh takes it for a click
-    setTimeout(() => shown.doc && markChart(wb, shown)); // and after
+    clearMarks(shown); // before Bokeh handles the click
+    setTimeout(() => shown.doc && markChart(wb, shown)); // and restore the marks after it
   }, true);
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
@@ -141,10 +140,10 @@ async function embed(wb, shown, plot) {
 }
 
 /**
- * Nothing is marked when Bokeh finds what was clicked: else it would not tell of a click on what is marked already.
+ * Clears the selection before Bokeh's hit test, which reports no tap on a mark that is already selected.
  * @param {ShownChart} shown
  */
-function unmark(shown) {
+function clearMarks(shown) {
   const marks = marksOf(shown);
   shown.marking = true;
   if (marks?.selected.indices.length) marks.selected.indices = [];
@@ -158,7 +157,7 @@ function unmark(shown) {
  */
 function onTap(wb, shown, indices) {
   if (shown.marking) return;
-  markChart(wb, shown); // what is marked is what Python says
+  markChart(wb, shown); // Python owns the selection
   if (indices.length) shown.act(indices[0]);
 }
 
@@ -181,7 +180,7 @@ function fillChart(wb, shown, sent, first = false) {
     const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [Math.min(start, end), Math.max(start, end)];
     const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
     const kept = zoomed.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
-    range.setv({ bounds }); // before the rest, which Bokeh would cut to the bounds that were
+    range.setv({ bounds }); // first, because Bokeh clips the new range to its present bounds
     if (!kept) range.setv({ start, end });
   }
   shown.marking = false;
@@ -203,7 +202,7 @@ function isZoomed({ doc, state }, name) {
 }
 
 /**
- * What is chosen on the board is chosen in the chart.
+ * Applies the board's selection to the chart.
  * @param {Wb} wb
  * @param {ShownChart} shown
  */
@@ -219,7 +218,7 @@ function markChart(wb, shown) {
 }
 
 /**
- * All charts of a board, after something else was chosen or the theme has changed.
+ * Restyles all charts of a board after a change of selection or theme.
  * @param {Wb} wb
  */
 export function markCharts(wb) {
@@ -244,7 +243,7 @@ export function dressCharts(wb) {
 }
 
 /**
- * The charts of a picture as high as its place: `room` pixels for all of them, or 0 for their own height.
+ * Sets the height of a picture's charts: `room` pixels for all of them, or 0 for their default heights.
  * @param {Element} frame
  * @param {number} room
  */

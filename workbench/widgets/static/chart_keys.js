@@ -1,6 +1,5 @@
 // @ts-check
-// A chart by keys and buttons: zooming, and walking over its marks; the pointer and the wheel are Bokeh's own tools. In a timeline left and
-// right go along a lane, and further than is seen; up and down to another lane.
+// Keyboard and button control of charts: zoom, pan and moving between marks; in a timeline, left and right follow a lane.
 
 import { marksOf } from "./chart_look.js";
 import { laneOf, placeAfter, unitOf } from "./chart_spans.js";
@@ -11,39 +10,39 @@ import { h } from "./dom.js";
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
- * The next mark: named, brought into sight, and outlined.
+ * Moves to the next mark, announces it, scrolls it into view and outlines it.
  * @param {Wb} wb
  * @param {ShownChart} shown
- * @param {number} by along the marks
- * @param {number} [down] across them, where they have lanes
+ * @param {number} by steps along the marks
+ * @param {number} [down] steps across lanes
  */
 export function walk(wb, shown, by, down = 0) {
   const marks = marksOf(shown);
   if (!marks?.data.title?.length) return;
-  pressKeys(shown);
+  disableHover(shown);
   const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks(shown, marks.data.title.length, by || down);
-  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at]; // while it moves none is in the source
-  const told = `${title}`.replaceAll("\n", " · ");
+  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at]; // during a pan the data source lacks the mark
+  const text = `${title}`.replaceAll("\n", " · ");
   const line = shown.element.querySelector(".tasktold");
-  if (line) line.textContent = told;
+  if (line) line.textContent = text;
   marks.inspected.indices = [at];
   dimOthers(wb, shown, at);
-  marks.change.emit(); // it is drawn anew, with what is under the keyboard as under a pointer
-  wb.say(told);
+  marks.change.emit(); // redraw with the keyboard mark styled as hovered
+  wb.say(text);
 }
 
 /**
- * While keys walk, a pointer that rests on the chart points at nothing.
+ * Hides Bokeh's hover while the keyboard moves between marks.
  * @param {ShownChart} shown
  */
-function pressKeys(shown) {
+function disableHover(shown) {
   const hover = shown.doc?.get_model_by_name("hover");
   shown.keyed = true;
   if (hover) hover.active = false;
 }
 
 /**
- * The pointer is used again.
+ * Restores Bokeh's hover when the pointer moves again.
  * @param {Wb} wb
  * @param {ShownChart} shown
  */
@@ -56,7 +55,7 @@ export function leaveKeys(wb, shown) {
 }
 
 /**
- * No mark is outlined, and none stands back.
+ * Removes the keyboard outline and undims all marks.
  * @param {Wb} wb
  * @param {ShownChart} shown
  */
@@ -71,14 +70,14 @@ export function leaveMarks(wb, shown) {
 }
 
 /**
- * The mark that the keyboard is at, or -1.
+ * The mark at the keyboard position, or -1.
  * @param {ShownChart} shown
  * @returns {number}
  */
 export const markAt = ({ at, spans, blocks }) => (spans?.starts.length && blocks && at >= 0 ? blockOf(spans, blocks, at) : at);
 
 /**
- * In reading order, round the ends.
+ * The next mark in reading order, wrapping around at both ends.
  * @param {ShownChart} shown
  * @param {number} count
  * @param {number} by
@@ -94,7 +93,7 @@ function walkMarks(shown, count, by) {
  * @param {ShownChart} shown
  * @param {number} by
  * @param {number} down
- * @returns {number} the block
+ * @returns {number} the block index
  */
 function walkSpans(wb, shown, by, down) {
   const spans = /** @type {Spans} */ (shown.spans), next = nextSpan(spans, /** @type {Blocks} */ (shown.blocks), shown.at, by, down);
@@ -105,11 +104,10 @@ function walkSpans(wb, shown, by, down) {
 }
 
 /**
- * The span beside another: of the next block of its lane, or behind what is drawn of it; or the one that begins nearest to it in the next lane
- * that has any.
+ * The next span by keyboard: the next block in the lane, a span beyond the drawn range, or the nearest start in the next nonempty lane.
  * @param {Spans} spans
  * @param {Blocks} blocks
- * @param {number} at the span, or -1 for none yet
+ * @param {number} at the current span, or -1
  * @param {number} by
  * @param {number} down
  * @returns {number}
@@ -119,14 +117,14 @@ export function nextSpan(spans, blocks, at, by, down) {
   const lane = laneOf(spans, at);
   if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
   const block = blockOf(spans, blocks, at), beside = block + by;
-  if (block < 0) return at; // first it comes into sight
+  if (block < 0) return at; // scroll the current span into view first
   if (blocks.lane[beside] === lane) return blocks.span[beside];
   const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
   const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
-  const found = by > 0
+  const neighbour = by > 0
     ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1)
     : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
-  return Math.min(Math.max(found, first), last - 1);
+  return Math.min(Math.max(neighbour, first), last - 1);
 }
 
 /**
@@ -154,7 +152,7 @@ function nearestSpan(spans, x, lane) {
 }
 
 /**
- * Moves what is seen so that a span is in its middle, unless all of it is seen; says whether it moved.
+ * Centres a span unless it is fully visible; returns whether the range moved.
  * @param {ShownChart} shown
  * @param {Spans} spans
  * @param {number} span
@@ -169,21 +167,21 @@ function follow({ doc, state }, spans, span) {
   return true;
 }
 
-const IN = 0.625, OUT = 1.6; // by how much a key or a button zooms
-const BY = 0.2; // of what is seen, by which a key pans
+const ZOOM_IN = 0.625, ZOOM_OUT = 1.6; // zoom factors of keys and buttons
+const PAN = 0.2; // fraction of the visible range that a key pans
 
 /**
- * A range made narrower or wider about its middle, moved by a share of itself, and kept within its bounds. On a logarithmic scale alike.
+ * A range scaled about its middle, shifted by a fraction of its width and clamped to its bounds; in log space for a logarithmic axis.
  * @param {[number, number]} range
- * @param {[number, number]} whole
+ * @param {[number, number]} bounds
  * @param {{ factor?: number; by?: number; log?: boolean }} how
  * @returns {[number, number]}
  */
-export function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
-  const to = log ? Math.log : (/** @type {number} */ each) => each, from = log ? Math.exp : (/** @type {number} */ each) => each;
-  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
-  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
-  return [from(begin), from(begin + wide)];
+export function movedRange(range, bounds, { factor = 1, by = 0, log = false }) {
+  const to = log ? Math.log : (/** @type {number} */ value) => value, from = log ? Math.exp : (/** @type {number} */ value) => value;
+  const [start, end] = range.map(to), [low, high] = bounds.map(to), width = Math.min((end - start) * factor, high - low);
+  const begin = Math.min(Math.max((start + end) / 2 - width / 2 + by * width, low), high - width);
+  return [from(begin), from(begin + width)];
 }
 
 /**
@@ -223,7 +221,7 @@ export function zoomTools(wb, shown) {
    */
   const zoom = (sign, name, act) =>
     h("button", { class: "btn icon", type: "button", ariaLabel: name, title: name, data: { focus: `chart${sign}` }, onclick: act }, sign);
-  const zoomIn = () => zoomBy(shown, { factor: IN }), zoomOut = () => zoomBy(shown, { factor: OUT });
+  const zoomIn = () => zoomBy(shown, { factor: ZOOM_IN }), zoomOut = () => zoomBy(shown, { factor: ZOOM_OUT });
   /** @type {Record<string, () => void>} */
   const acts = {
     "+": zoomIn,
@@ -232,8 +230,8 @@ export function zoomTools(wb, shown) {
     "-": zoomOut,
     s: zoomOut,
     0: () => showAll(shown),
-    a: () => zoomBy(shown, { by: -BY }),
-    d: () => zoomBy(shown, { by: BY }),
+    a: () => zoomBy(shown, { by: -PAN }),
+    d: () => zoomBy(shown, { by: PAN }),
     ArrowRight: () => walk(wb, shown, 1),
     ArrowDown: () => walk(wb, shown, 0, 1),
     ArrowLeft: () => walk(wb, shown, -1),
@@ -249,7 +247,7 @@ export function zoomTools(wb, shown) {
     event.preventDefault();
     act();
   });
-  shown.element.addEventListener("pointerdown", (event) => { // with shift held, dragging zooms to a box
+  shown.element.addEventListener("pointerdown", (event) => { // shift-drag is box zoom
     shown.doc?.get_model_by_name("box")?.setv({ active: event.shiftKey });
     shown.doc?.get_model_by_name("pan")?.setv({ active: !event.shiftKey });
   }, true);

@@ -1,5 +1,5 @@
 // @ts-check
-// What fills a chart, and its colours: those that would be too dark on black are brighter there.
+// Chart data and colours, brightened where they would be too dark on a dark theme.
 
 import { h, the } from "./dom.js";
 /** @import { BokehDocument, BokehModel, ChartState, ShownChart } from "./types/chart.d.ts" */
@@ -23,7 +23,7 @@ export function fillSources(wb, doc, state) {
   const dark = isDark(wb);
   for (const [name, columns] of Object.entries(state.sources)) {
     const colours = /** @type {string[] | undefined} */ (columns.color);
-    modelOf(doc, name).data = dark && colours ? { ...columns, color: colours.map((each) => colourOf(each, true)) } : columns;
+    modelOf(doc, name).data = dark && colours ? { ...columns, color: colours.map((colour) => colourOf(colour, true)) } : columns;
   }
 }
 
@@ -38,7 +38,7 @@ export const isDark = (wb) => wb.root.dataset.theme === "dark";
 export const modelOf = (doc, name) => /** @type {BokehModel} */ (doc.get_model_by_name(name));
 
 /**
- * Properties as Bokeh has them: what is keyed by a number is a map.
+ * Bokeh property values: objects with numeric keys become maps.
  * @param {Record<string, unknown>} values
  */
 export function propertiesOf(values) {
@@ -53,7 +53,7 @@ export function propertiesOf(values) {
 }
 
 /**
- * Text and colours that stand out from the ground.
+ * Applies the theme's text and background colours.
  * @param {Wb} wb
  * @param {ShownChart} shown
  */
@@ -74,7 +74,7 @@ export function dressChart(wb, { doc }) {
 }
 
 /** @param {string} colour */
-const darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
+const darkOf = (colour) => Object.keys(BRIGHT).find((dark) => BRIGHT[dark] === colour);
 
 /**
  * @param {Wb} wb
@@ -93,11 +93,11 @@ export function paintKey(wb, element, state) {
 }
 
 /**
- * What can be pointed at.
+ * The renderer that the pointer hits.
  * @param {ShownChart} shown
  * @returns {BokehModel | null}
  */
 export function marksOf({ doc, spans }) {
-  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null; // of spans too many to be drawn one by one
+  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null; // aggregated spans, when there are too many to draw individually
   return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
 }

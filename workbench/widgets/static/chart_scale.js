@@ -1,13 +1,13 @@
 // @ts-check
-// Two tiers on one axis, or each on a scale of its own: what was measured is then drawn as long as what was predicted, to compare their order.
+// Draws predicted and measured tiers on one axis, or rescales the measured tier to the predicted length to compare their order.
 
 import { h } from "./dom.js";
 /** @import { ChartState, ShownChart } from "./types/chart.d.ts" */
 
-const FAR = 4; // from this ratio on they have their own scales, until somebody says otherwise
+const RESCALE_RATIO = 4; // ratio beyond which measured times default to their own scale
 
 /**
- * How much longer what was measured took than what was predicted; 0 where there is nothing to compare.
+ * The ratio of measured to predicted time; 0 if either is missing.
  * @param {ChartState} state
  * @returns {number}
  */
@@ -17,7 +17,7 @@ function ratioOf({ spans }) {
 }
 
 /**
- * The chart as it is shown.
+ * The chart state to draw, rescaled if the measured tier has its own scale.
  * @param {ShownChart} shown
  * @returns {ChartState}
  */
@@ -43,11 +43,11 @@ export function scaledState(shown) {
  */
 export function isOwn({ own, sent }) {
   const ratio = ratioOf(sent);
-  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
+  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > RESCALE_RATIO || ratio < 1 / RESCALE_RATIO)));
 }
 
 /**
- * The box to choose by; `again` draws the chart.
+ * The checkbox that toggles the scale; `again` redraws the chart.
  * @param {ShownChart} shown
  * @param {() => void} again
  * @returns {HTMLElement}

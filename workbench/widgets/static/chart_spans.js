@@ -1,19 +1,19 @@
 // @ts-check
-// Many spans of time at any zoom: which blocks are seen, and which of them are wide enough for a name. Arithmetic alone.
+// Level of detail for timelines: which blocks are visible at a zoom, and which are wide enough for a label.
 
 /** @import { Blocks, SentSpans, Spans, Window } from "./types/chart.d.ts" */
 
-const NARROW = 2; // pixels: narrower spans are drawn with their neighbours
-const COLUMN = 3; // pixels that spans are gathered over, at most
-const NAMED = 38; // pixels that a name needs
-const CHARACTER = 6.65, PADDING = 8, CLOSE = 3; // pixels: of a letter, beside a name, beside a number
+const MIN_PX = 2; // narrower spans are merged with their neighbours
+const MAX_PX = 3; // maximum width of a merged block
+const LABEL_PX = 38; // minimum width of a labelled block
+const CHARACTER = 6.65, PADDING = 8, CLOSE = 3; // pixels: character width, padding of a label, padding of a number
 
 /**
  * @param {string} text
  * @returns {ArrayBuffer}
  */
 function bytesOf(text) {
-  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer;
 }
 
 /**
@@ -34,7 +34,7 @@ function join(kind, parts) {
 }
 
 /**
- * All parts as one, with the styles of the first.
+ * Concatenates all parts, with the styles of the first.
  * @param {SentSpans[]} sent
  * @returns {Spans | null}
  */
@@ -46,7 +46,7 @@ export function unpackSpans(sent) {
   return {
     ...first,
     lanes: sent.flatMap(({ lanes }) => lanes),
-    firsts: sent.reduce((/** @type {number[]} */ all, { firsts }) => [...all, ...firsts.slice(1).map((each) => each + (all.at(-1) ?? 0))], [
+    firsts: sent.reduce((/** @type {number[]} */ all, { firsts }) => [...all, ...firsts.slice(1).map((i) => i + (all.at(-1) ?? 0))], [
       0,
     ]),
     starts,
@@ -63,7 +63,7 @@ export function unpackSpans(sent) {
 }
 
 /**
- * The seconds that are 1 on the x axis.
+ * The seconds per unit of the x axis.
  * @param {Pick<Spans, "lanes" | "own" | "unit">} spans
  * @param {number} lane
  * @returns {number}
@@ -71,7 +71,7 @@ export function unpackSpans(sent) {
 export const unitOf = ({ lanes, own, unit }, lane) => (own && lanes[lane].own) || unit;
 
 /**
- * The lane that a span is in.
+ * The lane of a span.
  * @param {Pick<Spans, "firsts">} spans
  * @param {number} span
  * @returns {number}
@@ -79,7 +79,7 @@ export const unitOf = ({ lanes, own, unit }, lane) => (own && lanes[lane].own) |
 export const laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > span) - 1;
 
 /**
- * What stands out together with a span, if anything.
+ * The highlight group of a span, or "".
  * @param {Pick<Spans, "styles" | "kinds" | "numbers">} spans
  * @param {number} span
  * @returns {string}
@@ -90,7 +90,7 @@ export function groupOf({ styles, kinds, numbers }, span) {
 }
 
 /**
- * A label or a title of a span's style, with its number.
+ * The label or title of a span's style, with its number.
  * @param {Pick<Spans, "styles" | "kinds" | "numbers">} spans
  * @param {number} span
  * @param {0 | 1} part
@@ -102,7 +102,7 @@ export function textOf({ styles, kinds, numbers }, span, part) {
 }
 
 /**
- * The span of other spans that says the same in the same lane, or -1: their places move with each edit and each unit of a run.
+ * The index in `after` of the span with the same lane, style and number, or -1: indices change with each edit and each unit of a run.
  * @param {Spans} before
  * @param {number} at
  * @param {Spans} after
@@ -110,7 +110,7 @@ export function textOf({ styles, kinds, numbers }, span, part) {
  */
 export function sameSpan(before, at, after) {
   const { name, tier, top } = before.lanes[laneOf(before, at)], text = textOf(before, at, 1);
-  const lane = after.lanes.findIndex((each) => each.name === name && each.tier === tier && each.top === top);
+  const lane = after.lanes.findIndex((candidate) => candidate.name === name && candidate.tier === tier && candidate.top === top);
   for (let span = after.firsts[lane]; span < after.firsts[lane + 1]; span++) {
     if (textOf(after, span, 1) === text) return span;
   }
@@ -118,7 +118,7 @@ export function sameSpan(before, at, after) {
 }
 
 /**
- * The first place from `low` on, before `high`, where a sorted array is greater than `value`.
+ * Binary search: the first index in [low, high) whose value is greater than `value`.
  * @param {Float64Array} values
  * @param {number} value
  * @param {number} low
@@ -135,8 +135,8 @@ export function placeAfter(values, value, low, high) {
 }
 
 /**
- * What is seen of each lane. Spans narrower than `NARROW` are gathered with their neighbours, a few pixels at most, so that the number of blocks
- * depends on the pixels alone; their weight is the mean over their time.
+ * The visible blocks of each lane. Spans narrower than `MIN_PX` are merged, so that the number of blocks depends only on the width in pixels; the
+ * weight of a block is its mean over time.
  * @param {Spans} spans
  * @param {Window} seen
  * @returns {Blocks}
@@ -146,10 +146,10 @@ export function visibleBlocks(spans, { from, to, width }) {
   /** @type {Blocks} */
   const blocks = { left: [], right: [], lane: [], span: [], count: [], seconds: [], weight: [] };
   for (let lane = 0; lane < lanes.length; lane++) {
-    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = MIN_PX * pixel, column = MAX_PX * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
-    if (i < last && starts[i] + seconds[i] < from * unit) i++; // it has ended before
+    if (i < last && starts[i] + seconds[i] < from * unit) i++; // skip a span that ended before the range
     let now = -1, left = 0, right = 0, busy = 0, weighed = 0, longest = 0, count = 0;
     const end = () => {
       if (now < 0) return;
@@ -185,15 +185,15 @@ export function visibleBlocks(spans, { from, to, width }) {
 }
 
 /**
- * The names of blocks that are wide enough for one, cut to what has room: where it begins in what is seen, and the text; by the block's place.
- * A number stands in the middle of what is not hatched, if all of it has room.
+ * Labels of the blocks that are wide enough, truncated to fit, with their position. A number is centred in the part without hatching, if it
+ * fits entirely.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {Window} seen
  * @returns {{ block: number; x: number; text: string }[]}
  */
 export function visibleNames(spans, blocks, { from, to, width }) {
-  const pixels = width / (to - from), found = [];
+  const pixels = width / (to - from), names = [];
   for (let i = 0; i < blocks.left.length; i++) {
     if (blocks.count[i] > 1) continue;
     const span = blocks.span[i], share = spans.shares?.[span] ?? 0;
@@ -202,11 +202,11 @@ export function visibleNames(spans, blocks, { from, to, width }) {
       right = Math.min(blocks.right[i], to);
     const wide = (right - left) * pixels, label = textOf(spans, span, 0);
     if (spans.numbers) {
-      if (label && wide > label.length * CHARACTER + 2 * CLOSE) found.push({ block: i, x: (left + right) / 2, text: label });
-    } else if (wide >= NAMED) {
+      if (label && wide > label.length * CHARACTER + 2 * CLOSE) names.push({ block: i, x: (left + right) / 2, text: label });
+    } else if (wide >= LABEL_PX) {
       const room = Math.floor((wide - PADDING) / CHARACTER);
-      found.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
+      names.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
     }
   }
-  return found;
+  return names;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// A timeline's blocks and names, drawn anew for each range that is seen: the data source holds what can be seen and no more.
+// Redraws a timeline's blocks and names for each visible range, so that the data source holds only what is visible.
 
 import { colourOf, isDark } from "./chart_look.js";
 import { isOwn } from "./chart_scale.js";
@@ -9,11 +9,11 @@ import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-const MARGIN = 0.2; // of the range, drawn on both sides: what comes into sight while it is dragged
-const GAP = 4; // pixels from which on a numbered block has one of ground behind it
-const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
-const STILL = 120; // milliseconds after which nothing moves
-const NAMES = 60; // milliseconds between two times that names are placed anew while it moves: in between they move along
+const MARGIN = 0.2; // fraction of the range drawn beyond each side, for dragging
+const GAP_PX = 4; // wider numbered blocks end in a one-pixel gap
+const SCALE_TOLERANCE = 1.6; // scale ratio beyond which blocks are redrawn
+const SETTLE_MS = 120; // the range has settled after this time without a change
+const LABELS_MS = 60; // minimum time between label layouts during a pan; labels move along in between
 
 /**
  * @param {Wb} wb
@@ -39,7 +39,7 @@ export function drawSpansNow(wb, shown) {
 }
 
 /**
- * With the next frame; under the pointer nothing is named until it is still.
+ * Redraws in the next animation frame; tooltips return once the range has settled.
  * @param {Wb} wb
  * @param {ShownChart} shown
  */
@@ -50,7 +50,7 @@ export function drawSpansSoon(wb, shown) {
     shown.frame = 0;
     if (!shown.doc) return;
     if (!isDrawn(shown)) drawBlocks(wb, shown, false);
-    if (now - (shown.named ?? 0) < NAMES) return;
+    if (now - (shown.named ?? 0) < LABELS_MS) return;
     shown.named = now;
     drawNames(wb, shown);
   });
@@ -60,26 +60,26 @@ export function drawSpansSoon(wb, shown) {
     if (!shown.doc) return;
     drawSpansNow(wb, shown);
     if (hover) hover.active = !shown.keyed;
-  }, STILL);
+  }, SETTLE_MS);
 }
 
 /**
- * Whether what is seen lies within what was drawn, at nearly the same scale.
+ * Whether the visible range lies within the drawn one at nearly the same scale.
  * @param {ShownChart} shown
  * @returns {boolean}
  */
 function isDrawn(shown) {
-  const drawn = shown.drawn, seen = seenOf(shown);
+  const drawn = shown.drawn, seen = visibleRange(shown);
   if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
   const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
-  return finer > 1 / NEARLY && finer < NEARLY;
+  return finer > 1 / SCALE_TOLERANCE && finer < SCALE_TOLERANCE;
 }
 
 /**
  * @param {ShownChart} shown
  * @returns {Window}
  */
-function seenOf({ doc, view, element }) {
+function visibleRange({ doc, view, element }) {
   const range = /** @type {BokehModel} */ (doc?.get_model_by_name("x"));
   return { from: range.start, to: range.end, width: view?.model.inner_width || element.clientWidth || 800 };
 }
@@ -87,12 +87,12 @@ function seenOf({ doc, view, element }) {
 /**
  * @param {Wb} wb
  * @param {ShownChart} shown
- * @param {boolean} named whether they say what they are under the pointer
+ * @param {boolean} named whether blocks have tooltips
  */
 function drawBlocks(wb, shown, named) {
   const { doc, spans } = shown;
   if (!doc || !spans) return;
-  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  const { from, to, width } = visibleRange(shown), more = MARGIN * (to - from);
   shown.drawn = { from: from - more, to: to + more, width: width * (1 + 2 * MARGIN) };
   const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
   const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks"));
@@ -105,28 +105,28 @@ function drawBlocks(wb, shown, named) {
 }
 
 /**
- * What stands out: blocks of the group that is pointed at, else what is chosen on the board.
+ * Highlighted blocks: the hovered group, or else the board's selection.
  * @param {Wb} wb
  * @param {ShownChart} shown
  * @returns {number[]}
  */
 function selectedBlocks(wb, { spans, blocks, group }) {
   if (!spans || !blocks) return [];
-  if (group) return blocks.span.flatMap((span, i) => (standsBack({ spans, group }, span) ? [] : [i]));
+  if (group) return blocks.span.flatMap((span, i) => (isDimmed({ spans, group }, span) ? [] : [i]));
   const chosen = chosenStyles(wb, spans);
   return chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
 }
 
 /**
- * Whether a span is of another group than the one that is pointed at.
+ * Whether a span lies outside the hovered group.
  * @param {Pick<ShownChart, "spans" | "group">} shown
  * @param {number} span
  * @returns {boolean}
  */
-const standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
+const isDimmed = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
 
 /**
- * Blocks of another group than that of `block` stand back; with none (-1) all are as they were.
+ * Dims all blocks outside the group of `block`; -1 restores them.
  * @param {Wb} wb
  * @param {ShownChart} shown
  * @param {number} block
@@ -143,7 +143,7 @@ export function dimOthers(wb, shown, block) {
 }
 
 /**
- * The block that a span is drawn in, or the one nearest to it in its lane; -1 where none of that lane is.
+ * The block that draws a span, or the nearest in its lane; -1 if the lane has none.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {number} span
@@ -165,21 +165,21 @@ export function blockOf(spans, blocks, span) {
 function drawNames(wb, shown) {
   const { doc, spans, blocks } = shown;
   if (doc && spans && blocks) {
-    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
+    const names = visibleNames(spans, blocks, visibleRange(shown)).filter(({ block }) => !isDimmed(shown, blocks.span[block]));
     /** @type {BokehModel} */ (doc.get_model_by_name("names")).data = namesOf(spans, blocks, names, isDark(wb));
   }
 }
 
 /**
- * The styles of what is chosen.
+ * The indices of the selected styles.
  * @param {Wb} wb
  * @param {Spans} spans
  * @returns {Set<number>}
  */
 function chosenStyles(wb, spans) {
-  const found = new Set();
-  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
-  return found;
+  const chosen = new Set();
+  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && chosen.add(place));
+  return chosen;
 }
 
 /**
@@ -193,7 +193,7 @@ function columnsOf(spans, blocks, drawn, named, dark) {
   const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
   return {
     left: Float64Array.from(blocks.left),
-    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
+    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP_PX * pixel ? pixel : 0)),
     shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
     bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
     top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
@@ -230,7 +230,7 @@ function namesOf(spans, blocks, names, dark) {
 }
 
 /**
- * Black or white, whichever stands out from a colour that shows its ground.
+ * Black or white, whichever contrasts more with a translucent colour on its background.
  * @param {string} colour
  * @param {number} weight
  * @param {boolean} dark
@@ -239,6 +239,6 @@ function namesOf(spans, blocks, names, dark) {
 export function inkOn(colour, weight, dark) {
   const ground = dark ? 0.06 : 1;
   const mixed = [1, 3, 5].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
-  const [red, green, blue] = mixed.map((each) => each ** 2.2);
+  const [red, green, blue] = mixed.map((channel) => channel ** 2.2);
   return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
 }

@@ -1,14 +1,14 @@
 // @ts-check
-// What a block of a timeline says of itself, in words: what it is, how long and from when, and how long it took as another tier has it.
+// Tooltip text of timeline blocks: what ran, its duration and start, and its duration in the other tier.
 
 import { textOf } from "./chart_spans.js";
 /** @import { Blocks, Spans } from "./types/chart.d.ts" */
 
-/** Where each span is, by tier, style and number. @type {WeakMap<Spans, Map<string, number>>} */
-const placesIn = new WeakMap();
+/** Span indices by tier, style and number. @type {WeakMap<Spans, Map<string, number>>} */
+const spanIndexes = new WeakMap();
 
 /**
- * `compute · 3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`, as Python writes it in its picture.
+ * The same format as in Python's pictures: `compute · 3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {number} i
@@ -18,22 +18,22 @@ export function titleOf(spans, blocks, i) {
   const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
   const one = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
   const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
-  const again = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
-  return `${lane.name} · ${text}\n${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${
-    otherOf(spans, blocks.lane[i], span)
+  const repeated = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
+  return `${lane.name} · ${text}\n${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${repeated}${
+    otherTierText(spans, blocks.lane[i], span)
   }`;
 }
 
 /**
- * The same span as the other tier has it, and how much longer that which was measured took.
+ * The duration of the same span in the other tier, with the ratio of measured to predicted.
  * @param {Spans} spans
  * @param {number} lane
  * @param {number} span
  * @returns {string}
  */
-function otherOf(spans, lane, span) {
+function otherTierText(spans, lane, span) {
   const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
-  const other = of && !isLost(spans, span) ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
+  const other = of && !isLost(spans, span) ? spanIndex(spans).get(keyOf(spans, of, span)) : undefined;
   if (other === undefined) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
   const times = Number.isFinite(ratio) && [tier, of].includes("measured") ? `: measured is ${ratio.toFixed(2)}× of the prediction` : "";
@@ -41,7 +41,7 @@ function otherOf(spans, lane, span) {
 }
 
 /**
- * All of it was for nothing: the same is there once more.
+ * The span was lost entirely, and another span repeats its work.
  * @param {Spans} spans
  * @param {number} span
  */
@@ -51,8 +51,8 @@ const isLost = ({ shares }, span) => shares?.[span] === 1;
  * @param {Spans} spans
  * @returns {Map<string, number>}
  */
-function placesOf(spans) {
-  const known = placesIn.get(spans);
+function spanIndex(spans) {
+  const known = spanIndexes.get(spans);
   if (known) return known;
   /** @type {Map<string, number>} */
   const places = new Map();
@@ -62,7 +62,7 @@ function placesOf(spans) {
       if (!isLost(spans, span)) places.set(keyOf(spans, tier, span), span);
     }
   }
-  placesIn.set(spans, places);
+  spanIndexes.set(spans, places);
   return places;
 }
 
@@ -74,7 +74,7 @@ function placesOf(spans) {
 const keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;
 
 /**
- * A time in words, as `format_seconds` of Python writes it.
+ * Formats a duration as Python's `format_seconds` does.
  * @param {number} seconds
  * @returns {string}
  */

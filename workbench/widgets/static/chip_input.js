@@ -1,5 +1,5 @@
 // @ts-check
-// The hand on a chip: by pointer (mouse, pen, touch), by keyboard, and by click and click.
+// Input handling of chips: drag by pointer, keyboard, and click to pick up and drop.
 
 import { all, around, targetOf } from "./dom.js";
 import { aim, drop, hold, pressed, previewWords, reasonAt, release } from "./drag.js";
@@ -9,7 +9,7 @@ import { askWhy } from "./terms.js";
 /** @import { AnyChip, Held, Wb } from "./types/board_context.d.ts" */
 
 /**
- * `gripped` is the chip, or says which it is by where it was gripped.
+ * `gripped` is the chip, or a function that returns it for an event.
  * @param {Wb} wb
  * @param {HTMLElement} element
  * @param {HTMLElement} grip
@@ -29,9 +29,9 @@ export function makeDraggable(wb, element, grip, more, gripped) {
   grip.addEventListener("keyup", (event) => {
     if (event.key === " ") event.preventDefault();
   });
-  // A click without a pointer is a screen reader's: it picks, too. Clicks of a pointer are told from drags below.
+  // A click event without a pointer comes from a screen reader and also picks up; pointer clicks are handled below, apart from drags.
   grip.addEventListener("click", (event) => {
-    if (event.detail === 0 && !wb.held) clicked(wb, at(null), event);
+    if (event.detail === 0 && !wb.held) onClick(wb, at(null), event);
   });
 }
 
@@ -43,7 +43,7 @@ export function makeDraggable(wb, element, grip, more, gripped) {
  */
 function axisAt(wb, event) {
   const seen = /** @type {Document | ShadowRoot} */ (wb.root.getRootNode()).elementsFromPoint(event.clientX, event.clientY);
-  const zone = /** @type {HTMLElement | undefined} */ (seen.find((each) => each.matches?.(".zone[data-axis], .droptarget[data-axis]")));
+  const zone = /** @type {HTMLElement | undefined} */ (seen.find((item) => item.matches?.(".zone[data-axis], .droptarget[data-axis]")));
   return (zone && wb.root.contains(zone) ? zone.dataset.axis : null) ?? null;
 }
 
@@ -57,8 +57,8 @@ function axisAt(wb, event) {
 function startDrag(wb, element, grip, chip, start) {
   /** @type {HTMLElement | null} */
   let ghost = null;
-  const at = targetOf(start); // read now: out of the shadow root an event names its host
-  wb.dragging = true; // from the press on: a repaint between press and pull would take the chip from the hand
+  const at = targetOf(start); // read now: outside the shadow root the event is retargeted to its host
+  wb.dragging = true; // from pointerdown on, because a repaint would replace the pressed element
   grip.setPointerCapture(start.pointerId);
   /** @param {PointerEvent} event */
   const move = (event) => {
@@ -86,7 +86,7 @@ function startDrag(wb, element, grip, chip, start) {
     stop.abort();
     ghost?.remove();
     wb.dragging = false;
-    if (!ghost && event.type === "pointerup") clicked(wb, chip, event, at);
+    if (!ghost && event.type === "pointerup") onClick(wb, chip, event, at);
     else if (event.type === "pointerup" && wb.held) {
       Object.assign(wb.held, pressed(wb, event));
       drop(wb, wb.held.target, event.shiftKey);
@@ -104,15 +104,15 @@ function startDrag(wb, element, grip, chip, start) {
 }
 
 /**
- * A click picks a chip of the board up or puts the one in hand down; on a chip of the tables it opens the menu.
+ * A click picks up or drops a chip of the board, and opens the menu of a chip in a table.
  * @param {Wb} wb
  * @param {AnyChip} chip
  * @param {MouseEvent | KeyboardEvent} event
  * @param {HTMLElement | null} [at]
  */
-function clicked(wb, chip, event, at = null) {
+function onClick(wb, chip, event, at = null) {
   if (chip.lazy) {
-    const mark = !wb.held && at ? around(at, "[data-asks]") : null; // the mark of an axis: where it comes from
+    const mark = !wb.held && at ? around(at, "[data-asks]") : null; // the axis mark, whose explanation opens on click
     const grip = /** @type {HTMLElement} */ (event.currentTarget ?? around(targetOf(event), ".grip"));
     if (mark) askWhy(wb, mark.dataset.asks ?? "", around(mark, ".grip") ?? grip);
     else askMenu(wb, chip, grip);
@@ -159,7 +159,7 @@ function onKey(wb, grip, more, chip, event) {
 }
 
 /**
- * Move the target of the chip in hand, and say what is there.
+ * Moves the drop target of the chip in hand and announces it.
  * @param {Wb} wb
  * @param {Held} held
  * @param {number} step
@@ -170,12 +170,12 @@ function choose(wb, held, step) {
   held.add = false;
   aim(wb);
   const reason = reasonAt(held, held.target), change = previewWords(wb, held.target);
-  const said = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
-  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${said}`);
+  const suffix = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
+  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${suffix}`);
 }
 
 /**
- * One tab stop a zone; arrows walk over all chips.
+ * Roving tab stop: one per zone, and arrow keys move over all chips.
  * @param {Wb} wb
  * @param {HTMLElement} grip
  * @param {number} step

@@ -1,5 +1,5 @@
 // @ts-check
-// A chip of the board in its zone, and where it was dropped until Python answers.
+// A chip in its zone, and its optimistic placement until Python answers.
 
 import { makeDraggable } from "./chip_input.js";
 import { all, h, the } from "./dom.js";
@@ -54,27 +54,27 @@ export function drawChip(wb, chip) {
 }
 
 /**
- * What is set by hand besides: open, late, tied, barred.
+ * Marks of manual settings: open, late, grouped, barred.
  * @param {Mark[] | undefined} marks
  * @returns {HTMLElement[]}
  */
 export const drawMarks = (marks) => (marks ?? []).map((mark) => h("i", { class: "set", title: mark.title }, mark.text));
 
 /**
- * Shows a chip where it was dropped.
+ * Shows a chip in the zone where it was dropped.
  * @param {Wb} wb
  * @param {BoardEvents["dropped"]} drop
  */
 export function showDropped(wb, { chip, axis, add }) {
   wb.wanted = `${chip.dim}@${axis}`;
   wb.optimistic = true;
-  const element = all(wb.board, ".chip").find((each) => each.dataset.chip === chip.key);
-  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
+  const element = all(wb.board, ".chip").find((candidate) => candidate.dataset.chip === chip.key);
+  const zone = zoneElements(wb).find((candidate) => candidate.dataset.axis === axis);
   if (element && zone && !add) showPending(wb, element, zone, { ...chip, key: `${chip.dim}@${axis}`, source: axis, illegal: {}, menu: [] });
 }
 
 /**
- * A chip on its way can be taken again at once: what it is then, and whether that is legal, Python says.
+ * A pending chip can be picked up again at once; Python validates the result.
  * @param {Wb} wb
  * @param {Element} element
  * @param {Element} zone

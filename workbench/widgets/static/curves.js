@@ -1,5 +1,5 @@
 // @ts-check
-// Curves: of a run, a line with its scales; of the losses of several models, a line each to one scale. The pointer and the arrow keys read them.
+// Line plots of a run and of several models' losses, read by pointer or arrow keys.
 
 import { h, keepKids, painter, svg } from "./dom.js";
 /** @import { CurveState } from "./types/states.d.ts" */
@@ -7,21 +7,21 @@ import { h, keepKids, painter, svg } from "./dom.js";
 /** @import { LossLine, Losses } from "./types/fleet.d.ts" */
 
 /**
- * The place of the point that is nearest to `x`.
+ * The index of the point nearest to `x`.
  * @param {[number, number][]} points
  * @param {number} x
  * @returns {number}
  */
 export const nearest = (points, x) =>
-  points.reduce((best, each, i) => (Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best), 0);
+  points.reduce((best, point, i) => (Math.abs(point[0] - x) < Math.abs(points[best][0] - x) ? i : best), 0);
 
 /**
  * @param {Wb} wb
- * @param {CurveState} given
+ * @param {CurveState} curve
  */
-function curveOf(wb, given) {
-  const { label } = given;
-  const last = h("b"), told = h("span", { class: "muted atstep" });
+function curveOf(wb, curve) {
+  const { label } = curve;
+  const last = h("b"), reading = h("span", { class: "muted atstep" });
   const across = svg("line", { class: "across", x1: 0, x2: 100 }), line = svg("polyline", {});
   const grid = [0, 50, 100].map((y) => svg("line", { class: "grid", x1: 0, x2: 100, y1: y, y2: y }));
   const drawing = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" }, ...grid, across, line);
@@ -31,14 +31,14 @@ function curveOf(wb, given) {
   const element = h(
     "div",
     { class: "curve", data: { curve: label } },
-    h("div", { class: "caption" }, h("span", {}, label), told, last),
+    h("div", { class: "caption" }, h("span", {}, label), reading, last),
     h("div", { class: "scale" }, high, low),
     plot,
     h("div", { class: "steps" }, first, end),
   );
-  let state = given;
+  let state = curve;
   /** @type {number | null} */
-  let at = null; // the point that is read
+  let at = null; // index of the point being read
   const show = () => {
     const place = at === null ? null : Math.min(at, state.points.length - 1);
     const point = place === null ? undefined : state.points[place];
@@ -47,7 +47,7 @@ function curveOf(wb, given) {
       dot.style.left = `${point[0]}%`;
       dot.style.top = `${point[1]}%`;
     }
-    told.textContent = point && place !== null ? state.told[place] : state.across?.text ?? "";
+    reading.textContent = point && place !== null ? state.told[place] : state.across?.text ?? "";
   };
   /** @param {PointerEvent} event */
   const point = (event) => {
@@ -70,7 +70,7 @@ function curveOf(wb, given) {
     event.preventDefault();
     at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
     show();
-    wb.say(told.textContent);
+    wb.say(reading.textContent);
   });
   /** @type {Paint<CurveState>} */
   const paint = painter((now) => {
@@ -91,7 +91,7 @@ function curveOf(wb, given) {
 }
 
 /**
- * What the axes of a plot say.
+ * Labels of a plot's axes.
  * @param {Record<"high" | "low" | "first" | "end", HTMLElement>} places
  * @param {Record<"high" | "low" | "first" | "end", string>} texts
  */
@@ -103,7 +103,7 @@ export function setScales(places, { high, low, first, end }) {
 }
 
 /**
- * One element for each curve, kept while its values change: the pointer may be on it.
+ * One element per curve, kept across updates because the pointer may be on it.
  * @param {Wb} wb
  */
 export function curvesOf(wb) {
@@ -126,7 +126,7 @@ export function curvesOf(wb) {
 }
 
 /**
- * The mini-batch of the points nearest to `at`, the latest of all lines.
+ * The mini-batch nearest to `at`, the latest among all lines.
  * @param {LossLine[]} lines
  * @param {number} at
  * @returns {number}
@@ -134,7 +134,7 @@ export function curvesOf(wb) {
 const batchAt = (lines, at) => Math.max(0, ...lines.filter((line) => line.points.length).map((line) => line.at[nearest(line.points, at)]));
 
 /**
- * What a line says at a place of the axis; a dash where it has ended, or not begun.
+ * The value of a line at an axis position; a dash outside its range.
  * @param {LossLine} line
  * @param {number} at
  * @returns {string}
@@ -150,12 +150,12 @@ export function lossesOf(wb) {
   const grid = [0, 50, 100].map((y) => svg("line", { class: "grid", x1: 0, x2: 100, y1: y, y2: y }));
   const drawing = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" }, ...grid, across);
   const plot = h("div", { class: "plot", tabIndex: 0, role: "img", data: { focus: "losses" } }, drawing);
-  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), told = h("span", { class: "muted atstep" });
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), reading = h("span", { class: "muted atstep" });
   const legend = h("ul", { class: "losslegend" });
   const element = h(
     "div",
     { class: "curve losses", hidden: true },
-    h("div", { class: "caption" }, h("span", {}, "loss"), told),
+    h("div", { class: "caption" }, h("span", {}, "loss"), reading),
     h("div", { class: "scale" }, high, low),
     plot,
     h("div", { class: "steps" }, first, end),
@@ -166,7 +166,7 @@ export function lossesOf(wb) {
   /** @type {LossLine[]} */
   let shown = [];
   /** @type {number | null} */
-  let at = null; // a share of the axis
+  let at = null; // axis position as a fraction
 
   const show = () => {
     across.setAttribute("visibility", at === null ? "hidden" : "visible");
@@ -174,7 +174,7 @@ export function lossesOf(wb) {
       across.setAttribute("x1", `${at}`);
       across.setAttribute("x2", `${at}`);
     }
-    told.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
+    reading.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
     for (const line of shown) {
       const drawn = lines.get(line.key);
       if (drawn) drawn.value.textContent = at === null ? line.last : lossAt(line, at);
@@ -199,7 +199,7 @@ export function lossesOf(wb) {
     event.preventDefault();
     at = Math.min(100, Math.max(0, to));
     show();
-    wb.say(`${told.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
+    wb.say(`${reading.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
   });
   /** @param {LossLine} line */
   const lineOf = (line) => {
@@ -227,10 +227,10 @@ export function lossesOf(wb) {
     shown = now?.lines ?? [];
     element.hidden = !now;
     if (!now) return;
-    for (const [key, each] of lines) {
+    for (const [key, line] of lines) {
       if (!now.lines.some((line) => line.key === key)) {
-        each.path.remove();
-        each.entry.remove();
+        line.path.remove();
+        line.entry.remove();
         lines.delete(key);
       }
     }

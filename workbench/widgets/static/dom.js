@@ -1,11 +1,11 @@
 // @ts-check
-// The page: elements made, found and patched. Everything that is drawn goes through here.
+// DOM helpers to create, query and patch elements.
 
 /** @import { Problem } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Props, Wb } from "./types/board_context.d.ts" */
 
 /**
- * An element: `class`, `data`, `on*` handlers, then properties where there is one and attributes otherwise.
+ * Creates an element from `class`, `data`, `on*` handlers, and properties where the element has them, otherwise attributes.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Props} [props]
@@ -36,14 +36,14 @@ function setData(element, data) {
 }
 
 /**
- * What there is to show: `note && h(...)` is not a child where the note is empty.
+ * Drops falsy children, so that `note && h(...)` works.
  * @param {Kid} kid
  * @returns {kid is Node | string}
  */
 export const isShown = (kid) => kid !== null && kid !== undefined && kid !== "";
 
 /**
- * The elements of a selector, as a list.
+ * All elements that match a selector, as an array.
  * @template {HTMLElement | SVGElement} [E=HTMLElement]
  * @param {ParentNode} within
  * @param {string} selector
@@ -52,7 +52,6 @@ export const isShown = (kid) => kid !== null && kid !== undefined && kid !== "";
 export const all = (within, selector) => [.../** @type {NodeListOf<E>} */ (within.querySelectorAll(selector))];
 
 /**
- * The first element of a selector.
  * @template {HTMLElement | SVGElement} [E=HTMLElement]
  * @param {ParentNode} within
  * @param {string} selector
@@ -61,7 +60,7 @@ export const all = (within, selector) => [.../** @type {NodeListOf<E>} */ (withi
 export const one = (within, selector) => /** @type {E | null} */ (within.querySelector(selector));
 
 /**
- * The same where it is known to be there.
+ * The first match, for elements that always exist.
  * @template {HTMLElement | SVGElement} [E=HTMLElement]
  * @param {ParentNode} within
  * @param {string} selector
@@ -70,14 +69,14 @@ export const one = (within, selector) => /** @type {E | null} */ (within.querySe
 export const the = (within, selector) => /** @type {E} */ (within.querySelector(selector));
 
 /**
- * The element that an event came to.
+ * The event target as an element.
  * @param {Event} event
  * @returns {HTMLElement}
  */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 
 /**
- * The nearest element around one that a selector names.
+ * The closest ancestor that matches a selector.
  * @template {HTMLElement | SVGElement} [E=HTMLElement]
  * @param {Element} element
  * @param {string} selector
@@ -86,7 +85,7 @@ export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 export const around = (element, selector) => /** @type {E | null} */ (element.closest(selector));
 
 /**
- * The element that has the focus, where a board stands: in the page, or in a shadow root.
+ * The focused element, in the document or in the board's shadow root.
  * @param {Element} element
  * @returns {Element | null}
  */
@@ -107,7 +106,7 @@ export function svg(tag, attributes, ...kids) {
 }
 
 /**
- * What stands between backticks, as code.
+ * Renders text between backticks as code.
  * @param {string} text
  * @returns {(HTMLElement | string)[]}
  */
@@ -116,8 +115,8 @@ export function withCode(text) {
 }
 
 /**
- * What is wrong, and the ways out.
- * @param {Problem} given
+ * A problem with its suggested fixes.
+ * @param {Problem} problem
  * @returns {Kid[]}
  */
 export function drawProblem({ message, ways_out: ways }) {
@@ -125,7 +124,7 @@ export function drawProblem({ message, ways_out: ways }) {
 }
 
 /**
- * Draws only when the state differs from the one drawn last.
+ * Wraps `draw` so that it runs only when the state has changed.
  * @template T
  * @param {(state: T) => void} draw
  * @returns {Paint<T>}
@@ -141,11 +140,11 @@ export function painter(draw) {
   };
 }
 
-/** What is drawn in a place, by key. @type {WeakMap<Element, Map<string, { text: string; element: Element }>>} */
+/** Drawn rows by key. @type {WeakMap<Element, Map<string, { text: string; element: Element }>>} */
 const drawnIn = new WeakMap();
 
 /**
- * Children by key: a row whose state is unchanged keeps its element.
+ * Keyed reconciliation: a row with unchanged state keeps its element.
  * @template {{ key: string }} T
  * @param {Element} parent
  * @param {T[]} states
@@ -169,7 +168,7 @@ export function patch(parent, states, draw) {
 }
 
 /**
- * The children, set anew only where they are others.
+ * Replaces the children only if they differ.
  * @param {Element} parent
  * @param {Element[]} kids
  */
@@ -178,7 +177,7 @@ export function keepKids(parent, kids) {
 }
 
 /**
- * Repaint `draw` inside `parent` without losing the keyboard's place: elements are known by their `data-focus`.
+ * Runs `draw` in `parent` and restores the focus by `data-focus`.
  * @param {HTMLElement} root
  * @param {HTMLElement} parent
  * @param {() => void} draw
@@ -191,13 +190,13 @@ export function keepingFocus(root, parent, draw, wanted = null) {
   if (!place) return;
   const marked = all(parent, "[data-focus]");
   const [dim] = place.split("@");
-  const found = marked.find((each) => each.dataset.focus === place) ?? marked.find((each) => each.dataset.focus?.split("@")[0] === dim);
-  (found && !("disabled" in found && found.disabled) ? found : root).focus({ preventScroll: true }); // never to the page: undo by key is heard in the card
+  const target = marked.find((item) => item.dataset.focus === place) ?? marked.find((item) => item.dataset.focus?.split("@")[0] === dim);
+  (target && !("disabled" in target && target.disabled) ? target : root).focus({ preventScroll: true }); // not the page: undo by keyboard is handled on the card
 }
 
 /**
- * Saves a file as the browser saves one. The link is on the page as it is clicked: VS Code sees such clicks, and saves for a browser that in
- * there cannot.
+ * Downloads a blob. The link is attached to the page because VS Code intercepts clicks on links to save files, which its embedded browser
+ * cannot do.
  * @param {Wb} wb
  * @param {string} name
  * @param {string | Blob} content

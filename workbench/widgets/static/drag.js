@@ -1,10 +1,10 @@
 // @ts-check
-// The chip in hand, where it may be dropped, and what a drop of it is. Whether a zone takes it, Python has said in `chip.illegal`.
+// The chip in hand, its legal drop targets (from Python, in `chip.illegal`) and the gesture of a drop.
 
 import { all, h, the } from "./dom.js";
 /** @import { AnyChip, Gesture, Held, LazyChip, Wb } from "./types/board_context.d.ts" */
 
-const REST = 30; // milliseconds over a zone after which Python works out what a drop there would do
+const HOVER_MS = 15; // delay before previews are requested, so that a quick drop does not wait for one
 const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
 
 /**
@@ -16,7 +16,7 @@ export function zoneElements(wb) {
 }
 
 /**
- * A chip of the tables edits the rule, or with `only` places its own tensor alone.
+ * A table chip edits the layout rule, or with `only` the sharding of its own tensor.
  * @param {Held | null} held
  * @param {string | null} axis
  * @returns {string | null}
@@ -28,7 +28,7 @@ export function reasonAt(held, axis) {
 }
 
 /**
- * What the keys under the hand say.
+ * The drop options of the modifier keys.
  * @param {Wb} wb
  * @param {{ shiftKey: boolean; altKey: boolean }} event
  * @returns {Pick<Held, "add" | "only">}
@@ -36,7 +36,7 @@ export function reasonAt(held, axis) {
 export const pressed = (wb, event) => ({ add: event.shiftKey, only: wb.only !== event.altKey });
 
 /**
- * Mark every zone for the chip in hand: barred with the reason, and the one under the hand.
+ * Marks each zone as legal or barred for the chip in hand, and the zone under the pointer.
  * @param {Wb} wb
  */
 export function aim(wb) {
@@ -53,7 +53,6 @@ export function aim(wb) {
     zone.querySelector(".why")?.remove();
     if (reason) zone.append(h("div", { class: "why", title: reason }, reason));
   }
-  askPreviews(wb);
   showPreviews(wb);
   for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
     const by = held?.chip.key === chip.dataset.chip ? held?.by : undefined;
@@ -61,78 +60,67 @@ export function aim(wb) {
     chip.classList.toggle("lifted", by === "pointer");
     the(chip, ".grip").ariaPressed = String(by !== undefined);
   }
-  foresee(wb);
+  clearTimeout(wb.foreseeing);
+  if (held) wb.foreseeing = setTimeout(() => requestPreviews(wb, held), HOVER_MS);
 }
 
 /**
- * Ask what a drop on each zone would do, once for a chip and the keys that are held.
- * @param {Wb} wb
+ * @param {Held | null} held
+ * @returns {string}
  */
-function askPreviews(wb) {
-  const held = wb.held;
-  const key = held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
-  if (key === wb.previewed) return;
-  wb.previewed = key;
-  wb.previews = null;
-  if (!held || (held.chip.lazy && !Object.keys(held.chip.illegal).length)) { // of a chip of the tables Python says first where it may go
-    wb.previewed = "";
-    return;
-  }
-  const targets = wb.axes.filter((axis) => !isNowhere({ ...held, target: axis }) && !reasonAt(held, axis));
-  const { verb: _verb, target: _target, zone, ...drop } = dropOf({ ...held, target: "" });
-  wb.send({ verb: "preview", key, targets, only: _verb === "own", ...drop, ...(zone ? { zone } : {}) });
+const previewKey = (held) => held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
+
+/**
+ * Requests previews for all zones, that of the zone under the hand first. All in one message: a host may merge writes.
+ * @param {Wb} wb
+ * @param {Held} held
+ */
+function requestPreviews(wb, held) {
+  if (held.chip.lazy && !Object.keys(held.chip.illegal).length) return; // Python has not sent the legal targets of a table chip
+  const targets = wb.axes.filter((target) => !isNowhere({ ...held, target }) && !reasonAt(held, target));
+  const { verb, target, zone, ...drop } = dropOf(held);
+  wb.expect({ verb: "preview", key: previewKey(held), targets, target, only: verb === "own", ...drop, ...(zone ? { zone } : {}) });
 }
 
 /**
- * The change over each zone: coloured, and in words.
+ * Shows the preview of each zone, by colour and text.
  * @param {Wb} wb
  */
 export function showPreviews(wb) {
-  const zones = wb.held && wb.previews?.key === wb.previewed ? wb.previews.zones : {};
+  const zones = wb.held && wb.previews?.key === previewKey(wb.held) ? wb.previews.zones : {};
   for (const zone of zoneElements(wb)) {
-    const found = zones[zone.dataset.axis ?? ""];
-    const tone = found && !zone.classList.contains("barred") ? found.tone : "";
-    for (const each of ["good", "bad", "unsure"]) zone.classList.toggle(`leads-${each}`, tone === each);
+    const preview = zones[zone.dataset.axis ?? ""];
+    const tone = preview && !zone.classList.contains("barred") ? preview.tone : "";
+    for (const name of ["good", "bad", "unsure"]) zone.classList.toggle(`leads-${name}`, tone === name);
     zone.querySelector(".preview")?.remove();
-    if (!found || zone.classList.contains("barred") || !(found.note || found.changes.length)) continue;
-    const parts = found.changes.map(({ label, text, tone }) => h("span", { class: tone }, `${label} ${text}`));
-    zone.append(h("div", { class: "preview" }, ...parts, found.note && h("span", {}, found.note)));
+    if (!preview || zone.classList.contains("barred") || !(preview.note || preview.changes.length)) continue;
+    const parts = preview.changes.map(({ label, text, tone }) => h("span", { class: tone }, `${label} ${text}`));
+    zone.append(h("div", { class: "preview" }, ...parts, preview.note && h("span", {}, preview.note)));
   }
 }
 
 /**
- * The preview of a zone in words, for a screen reader.
+ * The preview of a zone as text for screen readers.
  * @param {Wb} wb
  * @param {string | null} axis
  * @returns {string}
  */
 export function previewWords(wb, axis) {
-  const found = wb.previews?.key === wb.previewed ? wb.previews.zones[axis ?? ""] : undefined;
-  return found
-    ? [found.note, ...found.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())].filter(Boolean).join(", ")
+  const preview = wb.previews?.key === previewKey(wb.held) ? wb.previews.zones[axis ?? ""] : undefined;
+  return preview
+    ? [preview.note, ...preview.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())].filter(Boolean).join(", ")
     : "";
 }
 
 /**
- * A hand that rests over a zone may let go there: by then the answer is worked out.
- * @param {Wb} wb
- */
-function foresee(wb) {
-  const held = wb.held;
-  clearTimeout(wb.foreseeing);
-  if (!held || isNowhere(held) || reasonAt(held, held.target)) return;
-  wb.foreseeing = setTimeout(() => wb.expect(dropOf(held)), REST);
-}
-
-/**
- * @param {Held} given
+ * @param {Held} held
  * @returns {boolean}
  */
 export const isNowhere = ({ chip, target, add }) => target === null || (target === chip.source && !add);
 
 /**
- * What a drop of the chip in hand is to Python.
- * @param {Held} given
+ * The gesture that a drop of the chip in hand sends to Python.
+ * @param {Held} held
  * @returns {Gesture}
  */
 export function dropOf({ chip, target, add, only }) {
@@ -186,7 +174,7 @@ export function release(wb, words = "Cancelled.") {
 }
 
 /**
- * Send the drop, and show the chip where it was dropped until Python answers.
+ * Sends the drop and shows the chip in its new zone until Python answers.
  * @param {Wb} wb
  * @param {string | null} axis
  * @param {boolean} add
@@ -198,7 +186,7 @@ export function drop(wb, axis, add) {
   aim(wb);
   if (axis === null || isNowhere(held)) return;
   if (chip.lazy) {
-    for (const each of all(wb.root, ".dim")) if (each.dataset.chip === chip.key) each.classList.add("pending");
+    for (const dim of all(wb.root, ".dim")) if (dim.dataset.chip === chip.key) dim.classList.add("pending");
   } else wb.publish("dropped", { chip, axis, add });
   wb.send(dropOf(held));
 }

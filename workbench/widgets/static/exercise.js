@@ -1,6 +1,5 @@
 // @ts-check
-// An exercise over the board: a question, goals that tick while the plan changes, an answer and its verdict. Python judges; nothing is
-// decided here.
+// An exercise over the board: question, live goals, answer form and verdict, all judged by Python.
 
 import { h, keepingFocus, painter, the, withCode } from "./dom.js";
 import { drawRefusal } from "./popup.js";
@@ -62,14 +61,14 @@ function drawChoices(state) {
 }
 
 /**
- * The answer that the form holds: a text, or the numbers of what is chosen.
+ * The answer in the form: text, or the numbers of the selected options.
  * @param {HTMLFormElement} form
  * @returns {string}
  */
 function answerOf(form) {
   const chosen = [.../** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll("input:checked"))];
   const typed = /** @type {HTMLInputElement | null} */ (form.querySelector("input.field"));
-  return typed ? typed.value : chosen.map((each) => each.value).join(" ");
+  return typed ? typed.value : chosen.map((option) => option.value).join(" ");
 }
 
 /**
@@ -135,6 +134,22 @@ function drawVerdict(verdict) {
   );
 }
 
+/**
+ * @param {Wb} wb
+ * @param {ExerciseState["next"]} next
+ * @returns {Kid}
+ */
+function drawNext(wb, next) {
+  if (!next) return null;
+  const data = { focus: "exercise next" };
+  return next.link ? h("a", { class: "btn primary next", href: next.link, data }, next.label) : h("button", {
+    class: "btn primary next",
+    type: "button",
+    data,
+    onclick: () => wb.send({ verb: "question", name: next.question }),
+  }, next.label);
+}
+
 /** @param {Wb} wb */
 export function exerciseSection(wb) {
   const body = h("div", { class: "body" });
@@ -152,26 +167,29 @@ export function exerciseSection(wb) {
           "header",
           {},
           h("h2", {}, state.title),
-          h("nav", { ariaLabel: "Questions" }, ...state.questions.map((each) => drawStep(wb, each))),
+          h("nav", { ariaLabel: "Questions" }, ...state.questions.map((question) => drawStep(wb, question))),
         ),
         h("div", { class: "ask" }, ...state.ask.split("\n\n").map((line) => h("p", {}, ...withCode(line)))),
         ...[state.about && h("p", { class: "bad" }, ...withCode(state.about))].filter(Boolean),
         h("ul", { class: "goals" }, ...state.goals.map(drawGoal)),
+        ...(state.predicting ? [h("p", { class: "muted" }, "Figures and charts are hidden until your predictions are correct.")] : []),
         form,
-        ...[drawVerdict(state.verdict), refusal && drawRefusal(wb, refusal)].filter((each) => each instanceof Node),
+        ...[drawVerdict(state.verdict), drawNext(wb, state.next), refusal && drawRefusal(wb, refusal)].filter((node) =>
+          node instanceof Node
+        ),
       );
-      refill(form, kept);
+      restoreAnswer(form, kept);
     });
   });
   return { section, paint };
 }
 
 /**
- * What was typed or chosen stays while the plan changes.
+ * Keeps what was typed or selected while the plan changes.
  * @param {HTMLElement} form
  * @param {string} kept
  */
-function refill(form, kept) {
+function restoreAnswer(form, kept) {
   if (!kept) return;
   if (form.querySelector("input.field")) /** @type {HTMLInputElement} */ (the(form, "input.field")).value = kept;
   for (const number of kept.split(" ")) {

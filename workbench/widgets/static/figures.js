@@ -1,5 +1,5 @@
 // @ts-check
-// The figures of a plan: what they are made of, which tier they are of, how they stand, and what is wrong.
+// The figures of a plan: components, tier, status and warnings.
 
 import { h, withCode } from "./dom.js";
 import { drawAsk, termLabel } from "./terms.js";
@@ -11,13 +11,13 @@ import { drawAsk, termLabel } from "./terms.js";
  * @returns {HTMLElement}
  */
 function drawShare(part) {
-  const bit = h("i", { title: part.title, data: { shade: part.shade } });
-  bit.style.width = `${part.share * 100}%`;
-  return bit;
+  const slice = h("i", { title: part.title, data: { shade: part.shade } });
+  slice.style.width = `${part.share * 100}%`;
+  return slice;
 }
 
 /**
- * Where the memory of a device ends, in a bar that goes beyond it.
+ * The mark of the device memory limit, when the bar exceeds it.
  * @param {{ share: number; text: string }} limit
  * @returns {HTMLElement}
  */
@@ -53,7 +53,7 @@ function drawBar(figure) {
 }
 
 /**
- * Which tier a figure is of: a sign for the eye, the word for a screen reader and for a hand that rests on it.
+ * The tier of a figure: an icon with a text for screen readers and tooltips.
  * @param {TierMark | undefined} mark
  * @returns {HTMLElement | null}
  */
@@ -70,14 +70,14 @@ export function drawMark(mark) {
 }
 
 /**
- * How the figures stand: planned, on their way, as XLA's partitioner has them, or why not.
+ * The status of the figures: planned, compiling, compiled, or why compilation failed.
  * @param {Wb} wb
  * @param {Standing} standing
  * @returns {HTMLElement[]}
  */
 export function drawStanding(wb, standing) {
   const sign = drawMark(standing.mark) ?? h("span");
-  sign.ariaHidden = "true"; // the word stands beside it
+  sign.ariaHidden = "true"; // the text beside it says the same
   return [
     sign,
     h("span", { title: standing.mark.title }, termLabel(wb, standing.mark.label ?? "")),
@@ -86,7 +86,7 @@ export function drawStanding(wb, standing) {
 }
 
 /**
- * The change by the last edit, and beside it what is not certain about it.
+ * The change by the last edit, with its uncertainty.
  * @param {NonNullable<Figure["delta"]>} delta
  * @returns {HTMLElement}
  */

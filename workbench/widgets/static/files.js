@@ -1,11 +1,12 @@
 // @ts-check
-// Plans in and out: the tools of the head, a sheet with text to take away, downloads, files that are opened or dropped here.
+// Import and export of plans: header tools, downloads, and files opened or dropped.
 
 import { download, drawProblem, h, keepingFocus, one, painter } from "./dom.js";
+import { drawSheet } from "./export_sheet.js";
 /** @import { FilesState, Refusal, Sheet, Tools } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 
-const MOST_FILE = 1 << 20; // what is larger is no plan, and is not read
+const MAX_FILE_BYTES = 1 << 20; // larger files are rejected unread
 
 /**
  * @param {Wb} wb
@@ -54,7 +55,7 @@ export function headTools(wb, state) {
       : []),
     ...(state.starts
       ? [
-        tool("New…", "new_plan", "Begin another plan: your model, the zoo, your machines", () => wb.send({ verb: "new_plan", open: true })),
+        tool("New…", "new_plan", "Start another plan: your model, the zoo, your machines", () => wb.send({ verb: "new_plan", open: true })),
       ]
       : []),
     tool("Open…", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
@@ -82,12 +83,12 @@ export function headTools(wb, state) {
  */
 async function readFile(wb, file) {
   if (!file) return;
-  const text = file.size > MOST_FILE ? null : await file.text();
+  const text = file.size > MAX_FILE_BYTES ? null : await file.text();
   wb.send({ verb: "open_file", name: file.name, text });
 }
 
 /**
- * A file dropped anywhere on the card is opened.
+ * Opens a file dropped anywhere on the card.
  * @param {Wb} wb
  */
 function acceptFiles(wb) {
@@ -120,127 +121,12 @@ function acceptFiles(wb) {
  * @param {string} text
  * @param {string | undefined} type
  */
-const decoded = (text, type) => new Blob([Uint8Array.from(atob(text), (each) => each.charCodeAt(0))], { type });
-
-/**
- * The clipboard, or what there is without one (a page that is not served from this machine has none).
- * @param {Wb} wb
- * @param {HTMLElement} field
- * @param {string} text
- * @param {HTMLElement} button
- */
-export async function copyText(wb, field, text, button) {
-  let copied = false;
-  try {
-    await navigator.clipboard.writeText(text);
-    copied = true;
-  } catch {
-    field.focus();
-    if ("select" in field) /** @type {HTMLInputElement} */ (field).select();
-    copied = "select" in field ? document.execCommand("copy") : false;
-  }
-  const before = button.dataset.label ?? button.textContent;
-  button.dataset.label = before;
-  button.textContent = copied ? "Copied" : "Press Ctrl-C";
-  wb.say(copied ? "Copied" : "Not copied: press control C");
-  setTimeout(() => {
-    button.textContent = before;
-  }, 1600);
-}
+const decoded = (text, type) => new Blob([Uint8Array.from(atob(text), (character) => character.charCodeAt(0))], { type });
 
 /**
  * @param {Wb} wb
  * @param {HTMLElement} place
- * @param {Sheet} sheet
- */
-function drawSheet(wb, place, sheet) {
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close",
-    title: "Close",
-    data: { focus: "sheet-close" },
-    onclick: () => wb.send({ verb: "close_sheet" }),
-  }, "×");
-  const whole = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
-  const field = sheet.kind === "link"
-    ? h("input", {
-      class: "field mono address",
-      readOnly: true,
-      value: whole,
-      ariaLabel: "link to this plan",
-      data: { focus: "sheet-text" },
-      onfocus: () => /** @type {HTMLInputElement} */ (field).select(),
-    })
-    : h("pre", { class: "code", tabIndex: 0, role: "region", ariaLabel: "exported text", data: { focus: "sheet-text" } }, whole);
-  const copy = h(
-    "button",
-    { class: "btn", type: "button", data: { focus: "sheet-copy" }, onclick: () => copyText(wb, field, whole, copy) },
-    "Copy",
-  );
-  const save = sheet.name
-    ? h(
-      "button",
-      { class: "btn", type: "button", data: { focus: "sheet-download" }, onclick: () => download(wb, sheet.name, whole) },
-      `Download ${sheet.name}`,
-    )
-    : null;
-  const forms = h(
-    "div",
-    { class: "forms", role: "group", ariaLabel: "Form of the export" },
-    ...sheet.forms.map((form) =>
-      h("button", {
-        class: "btn",
-        type: "button",
-        ariaPressed: String(form.open),
-        data: { focus: `form-${form.key}`, form: form.key },
-        onclick: () => wb.send({ verb: "export", form: form.key }),
-      }, form.label)
-    ),
-  );
-  const problem = sheet.problem && h("div", { class: "told bad", role: "alert" }, ...drawProblem(sheet.problem));
-  const row = h(
-    "div",
-    { class: "takeaway" },
-    sheet.kind === "link" ? field : forms,
-    h("span", { class: "grow" }),
-    ...(problem ? [] : [copy, save]),
-  );
-  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
-  place.replaceChildren(
-    h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close),
-    row,
-    ...(sheet.kind === "link" ? [] : [drawFiles(wb, sheet), problem ?? field]),
-  );
-  if (sheet.kind !== "link") field.scrollTop = scrolled;
-}
-
-/**
- * What is taken away as a file, without being shown.
- * @param {Wb} wb
- * @param {Sheet} sheet
- */
-function drawFiles(wb, sheet) {
-  return h(
-    "div",
-    { class: "takeaway files", role: "group", ariaLabel: "Files to download" },
-    h("span", { class: "muted" }, "As a file:"),
-    ...sheet.files.map(({ key, label, about }) =>
-      h("button", {
-        class: "btn",
-        type: "button",
-        title: about,
-        data: { focus: `file-${key}`, file: key },
-        onclick: () => wb.send({ verb: "export", form: key }),
-      }, label)
-    ),
-  );
-}
-
-/**
- * @param {Wb} wb
- * @param {HTMLElement} place
- * @param {{ refusal: Refusal | null; word: string }} given
+ * @param {{ refusal: Refusal | null; word: string }} state
  */
 function drawNotice(wb, place, { refusal, word }) {
   const dismiss = () =>
@@ -263,7 +149,7 @@ export function filesSection(wb) {
     }
   });
   /** @type {number | null} */
-  let taken = null; // the download that was taken last
+  let downloaded = null; // sequence number of the last download
   let first = true;
   /** @type {Paint<{ refusal: Refusal | null; word: string; seq: number }>} */
   const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
@@ -286,10 +172,10 @@ export function filesSection(wb) {
     paintNotice({ refusal, word: state.word, seq });
     paintSheet(state.sheet);
     const mine = state.download && [wb.view, ""].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) {
+    if (mine && mine.seq !== downloaded && !first) {
       download(wb, mine.name, mine.base64 === undefined ? mine.text : decoded(mine.base64, mine.media));
     }
-    taken = mine ? mine.seq : taken;
+    downloaded = mine ? mine.seq : downloaded;
     first = false;
   };
   acceptFiles(wb);

@@ -120,6 +120,7 @@ function findOf(wb) {
     "form",
     {
       ariaLabel: "What to find",
+      onchange: () => wb.expect({ verb: "find" }), // another space is searched by another process
       onsubmit: (event) => {
         event.preventDefault();
         wb.send(
@@ -159,8 +160,8 @@ function findOf(wb) {
     line.textContent = state.line;
     line.hidden = !state.line;
     bar.hidden = !state.running;
-    bar.classList.toggle("unknown", state.phase === "preparing");
-    level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
+    bar.classList.toggle("unknown", !state.fraction);
+    level.style.width = state.fraction ? `${state.fraction * 100}%` : "";
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...(state.gap ? [drawGap(wb, state.gap)] : []));
     present.hidden = !state.present;

@@ -1,7 +1,7 @@
 // @ts-check
-// The board of a fleet: controls, figures, models with their shards, the schedule over time, other ways to train the same, losses.
+// The fleet board: controls, figures, models with their shards, schedule, alternatives and losses.
 
-import { makeWb, onShortcut } from "./board_context.js";
+import { makeWb, onShortcut, paintAfterPress } from "./board_context.js";
 import { lossesOf } from "./curves.js";
 import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { drawFleetControls } from "./fleet_controls.js";
@@ -26,7 +26,7 @@ import { makeTheme } from "./theme.js";
 export function mountFleet(model, el) {
   const root = h("div", { class: "wb fleet", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
-  const silent = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
+  const noAnswer = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
@@ -55,7 +55,7 @@ export function mountFleet(model, el) {
     drawn,
     note,
   );
-  const others = h(
+  const alternatives = h(
     "section",
     { class: "fleetways", ariaLabel: "Ways to train the same models" },
     h("h2", {}, termLabel(wb, "To train the same models")),
@@ -75,13 +75,13 @@ export function mountFleet(model, el) {
     ),
     problem,
     figures,
-    silent,
+    noAnswer,
     models.section,
     schedule,
     h(
       "div",
       { class: "fleetlower" },
-      others,
+      alternatives,
       h(
         "section",
         { class: "fleetresults", ariaLabel: "Training" },
@@ -146,9 +146,10 @@ export function mountFleet(model, el) {
   /** @type {Paint<{ running: boolean; devices: number; away: number[] }>} */
   const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
 
-  let said = "";
-  wb.paint = () => {
-    if (wb.dragging) return; // a repaint would end the pointer's capture
+  const stop = new AbortController();
+  let announced = "";
+  wb.paint = paintAfterPress(root, () => {
+    if (wb.dragging) return; // a repaint would end the pointer capture
     const state = model.get("board"), now = model.get("live"), { timeline } = model.get("table");
     paintHead({ name: state.name, path: state.path, devices: state.devices });
     paintControls({ ...state.controls, locked: state.locked });
@@ -166,18 +167,18 @@ export function mountFleet(model, el) {
     note.hidden = !note.textContent;
     paintDevices({ running: now.phase === "running" && Boolean(now.known), devices: timeline?.devices ?? 0, away: now.away });
     paintWays(state.ways);
-    others.hidden = !state.ways.length;
+    alternatives.hidden = !state.ways.length;
     run.paint(now, state);
     losses.paint(now.losses);
     stale.textContent = now.stale;
     stale.hidden = !now.stale;
     empty.hidden = Boolean(now.losses);
-    silent.hidden = root.dataset.silent !== "true";
-    if (state.said && state.said !== said) wb.say(state.said);
-    said = state.said;
+    noAnswer.hidden = root.dataset.silent !== "true";
+    if (state.said && state.said !== announced) wb.say(state.said);
+    announced = state.said;
     root.dataset.phase = now.phase;
     root.dataset.answered = `${state.answer.seq}`;
-  };
+  }, stop.signal);
   const onBoard = () => {
     box.answered(model.get("board").answer);
     wb.paint();
@@ -189,21 +190,20 @@ export function mountFleet(model, el) {
     "change:board": onBoard,
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
-    "change:theme": () => dress(),
+    "change:theme": () => applyTheme(),
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
+  const applyTheme = makeTheme(wb, model, stop.signal);
   document.addEventListener("pointerdown", (event) => {
     const path = event.composedPath();
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
   }, { signal: stop.signal });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
   new MutationObserver(() => {
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
   }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
-  dress();
+  applyTheme();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
   return () => {
@@ -215,7 +215,7 @@ export function mountFleet(model, el) {
 }
 
 /**
- * The picture of a schedule with what has run of it in its chart; a run of another schedule waits for that.
+ * Adds the executed part of the schedule to its chart; a run of another schedule waits for its chart.
  * @param {Picture} picture
  * @param {string} of
  * @param {FleetLive["ran"]} ran
@@ -224,8 +224,8 @@ export function mountFleet(model, el) {
 function withRun(picture, of, ran) {
   const [chart] = picture.charts ?? [];
   if (!chart || ran?.of !== of) return picture;
-  const whole = { ...chart, ...ran, sources: { ...chart.sources, ...ran.sources }, spans: [...chart.spans, ...ran.spans] };
-  return { ...picture, charts: [whole] };
+  const merged = { ...chart, ...ran, sources: { ...chart.sources, ...ran.sources }, spans: [...chart.spans, ...ran.spans] };
+  return { ...picture, charts: [merged] };
 }
 
 /**
@@ -264,25 +264,25 @@ function drawWay(way) {
 }
 
 /**
- * While it trains a device can be taken away, and given back.
+ * Buttons to remove and restore devices during training.
  * @param {Wb} wb
  * @param {HTMLElement} parent
- * @param {{ running: boolean; devices: number; away: number[] }} given
+ * @param {{ running: boolean; devices: number; away: number[] }} state
  */
 function drawDevices(wb, parent, { running, devices, away }) {
   parent.hidden = !running;
   parent.replaceChildren(
     h("span", { class: "muted" }, "Devices:"),
     ...Array.from({ length: running ? devices : 0 }, (_, device) => {
-      const gone = away.includes(device);
+      const removed = away.includes(device);
       return h("button", {
         class: "btn small",
         type: "button",
-        ariaPressed: String(gone),
+        ariaPressed: String(removed),
         data: { focus: `device-${device}` },
-        title: gone ? "The device accepts units again" : "The device finishes its unit and accepts no more",
-        onclick: () => wb.send({ verb: gone ? "return" : "leave", value: String(device) }),
-      }, gone ? `Give back ${device}` : `Take away ${device}`);
+        title: removed ? "The device accepts units again" : "The device finishes its unit and accepts no more",
+        onclick: () => wb.send({ verb: removed ? "return" : "leave", value: String(device) }),
+      }, removed ? `Give back ${device}` : `Take away ${device}`);
     }),
   );
 }

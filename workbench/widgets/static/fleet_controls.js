@@ -1,5 +1,5 @@
 // @ts-check
-// The controls of a fleet's board: policy, memory, devices and hardware.
+// Controls of the fleet board: policy, memory, devices and hardware.
 
 import { h } from "./dom.js";
 import { openMenu } from "./menus.js";
@@ -25,11 +25,11 @@ export function drawFleetControls(wb, parent, state) {
       h("span", { class: "label", id: `fleet-${key}-${wb.view}` }, termLabel(wb, label)),
       ...kids,
     );
-  const now = state.policies.find((each) => each.name === state.policy);
-  const items = state.policies.map((each) => ({
-    label: each.name,
-    note: each.text ? `${each.about}: ${each.text}` : each.about,
-    gesture: { verb: "policy", value: each.name },
+  const now = state.policies.find((policy) => policy.name === state.policy);
+  const items = state.policies.map((policy) => ({
+    label: policy.name,
+    note: policy.text ? `${policy.about}: ${policy.text}` : policy.about,
+    gesture: { verb: "policy", value: policy.name },
   }));
   const policy = h(
     "button",

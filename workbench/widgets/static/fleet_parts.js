@@ -1,5 +1,5 @@
 // @ts-check
-// Parts of a fleet's board: what runs, and the list of models.
+// Parts of the fleet board: run status and the model list.
 
 import { h, painter, patch } from "./dom.js";
 import { termLabel } from "./terms.js";
@@ -8,7 +8,7 @@ import { factsOf, logOf, progressOf, speaker } from "./work.js";
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
- * Where the seconds come from, while they are being timed and when they could be.
+ * The source of the unit times: measured, being measured, or available to measure.
  * @param {Wb} wb
  */
 export function fleetTiming(wb) {
@@ -26,12 +26,12 @@ export function fleetTiming(wb) {
     data: { focus: "cancel_timing" },
     onclick: () => wb.send({ verb: "cancel_timing" }),
   }, "Cancel timing");
-  const spin = h("i", { class: "spin", ariaHidden: "true" });
-  const element = h("div", { class: "fleettiming" }, spin, words, start, cancel);
+  const spinner = h("i", { class: "spin", ariaHidden: "true" });
+  const element = h("div", { class: "fleettiming" }, spinner, words, start, cancel);
   /** @type {Paint<FleetTiming & { waits: boolean }>} */
   const paint = painter((state) => {
     const running = state.phase === "running";
-    spin.hidden = !running && !state.waits;
+    spinner.hidden = !running && !state.waits;
     words.textContent = state.waits ? "Simulating the schedule …" : running ? `Timing the units: ${state.stage} …` : state.message;
     words.className = state.phase === "error" ? "bad" : "muted";
     start.hidden = !state.can_time;
@@ -86,7 +86,7 @@ export function fleetRun(wb) {
 }
 
 /**
- * One row a model. What a run changes is changed in place: a button may be under the hand.
+ * One row per model. A run updates cells in place, because replacing a row would interrupt a click on its buttons.
  * @param {Wb} wb
  */
 export function fleetModels(wb) {
@@ -104,8 +104,8 @@ export function fleetModels(wb) {
    */
   const titles = (columns) => {
     /** @type {[string, string][]} */
-    const told = columns.map((name) => [name, "n arg"]);
-    return [["Model"], ...told, ["Epochs", "n arg"], ["Shards", "cut"], ["Alone", "n arg"], ["State"], ["Loss", "n"], [""]];
+    const configured = columns.map((name) => [name, "n arg"]);
+    return [["Model"], ...configured, ["Epochs", "n arg"], ["Shards", "cut"], ["Alone", "n arg"], ["State"], ["Loss", "n"], [""]];
   };
   /** @type {Paint<string[]>} */
   const paintHead = painter((columns) =>
@@ -149,10 +149,10 @@ function fleetRow(wb, model) {
   }, "Stop");
   const shards = h(
     "span",
-    { class: "shards", role: "img", ariaLabel: model.shards.map((each) => each.title).join("; ") },
-    ...model.shards.map((each, i) => {
-      const part = h("i", { title: each.title });
-      part.style.width = `${Math.max(2, each.share * 76)}px`;
+    { class: "shards", role: "img", ariaLabel: model.shards.map((shard) => shard.title).join("; ") },
+    ...model.shards.map((shard, i) => {
+      const part = h("i", { title: shard.title });
+      part.style.width = `${Math.max(2, shard.share * 76)}px`;
       part.dataset.shard = String(i % 2);
       return part;
     }),

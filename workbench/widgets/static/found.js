@@ -1,5 +1,5 @@
 // @ts-check
-// Plans that a search found: the rows that preview a plan and take it, and the card of one.
+// Search results: rows that preview and apply a plan, and the card of the selected plan.
 
 import { h, keepingFocus, one, targetOf, withCode } from "./dom.js";
 /** @import { Act } from "./types/table_cells.d.ts" */
@@ -8,20 +8,20 @@ import { h, keepingFocus, one, targetOf, withCode } from "./dom.js";
 
 /**
  * @param {Wb} wb
- * @param {Act} each
+ * @param {Act} act
  * @param {string} kind
  */
-export const actOf = (wb, each, kind = "btn small") =>
+export const actOf = (wb, act, kind = "btn small") =>
   h("button", {
     class: kind,
     type: "button",
-    title: each.title ?? "",
-    data: { focus: each.focus ?? `act ${each.label}` },
-    onclick: () => wb.send(each.gesture),
-  }, ...withCode(each.label));
+    title: act.title ?? "",
+    data: { focus: act.focus ?? `act ${act.label}` },
+    onclick: () => wb.send(act.gesture),
+  }, ...withCode(act.label));
 
 /**
- * The card of the chosen plan, or what a row of plans shows and does.
+ * Paints the card of the selected plan, or the result rows.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {FoundState} state
@@ -32,17 +32,17 @@ export function paintFound(wb, place, state) {
   else if (state.rows) paintRows(wb, place, state.rows);
 }
 
-/** What the rows beside a preview show now. @type {WeakMap<HTMLElement, { rows: FoundRows; key: string }>} */
+/** The rows behind each preview. @type {WeakMap<HTMLElement, { rows: FoundRows; key: string }>} */
 const shownIn = new WeakMap();
 
 /**
- * The number of the plan of a row, by its button.
+ * The plan number of a row, from its button.
  * @param {Event} event
  */
 const keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
 
 /**
- * A strip over the rows: the plan under the pointer, or with the focus, and what it changes. A click on a row takes its plan.
+ * Previews the hovered or focused plan above the rows; a click applies it.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {FoundRows} rows
@@ -87,13 +87,13 @@ function listenToRows(wb, place) {
 }
 
 /**
- * The chosen plan, what can be done with it, and which other it is held against.
+ * The selected plan, its actions and the plan it is compared with.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {FoundCard} card
  */
 function paintCard(wb, place, card) {
-  const [take, ...others] = card.acts, than = card.than;
+  const [take, ...rest] = card.acts, than = card.than;
   keepingFocus(wb.root, place, () =>
     place.replaceChildren(
       h(
@@ -108,7 +108,7 @@ function paintCard(wb, place, card) {
         "div",
         { class: "buttons" },
         actOf(wb, take, card.present ? "btn" : "btn primary"),
-        ...others.map((each) => actOf(wb, each, "btn")),
+        ...rest.map((act) => actOf(wb, act, "btn")),
         than.options.length
           ? h(
             "label",
@@ -123,7 +123,7 @@ function paintCard(wb, place, card) {
                   wb.send({ verb: than.verb, plan: than.plan, than: /** @type {HTMLSelectElement} */ (event.target).value }),
               },
               h("option", { value: "", selected: !than.value }, "its nearest rival"),
-              ...than.options.map((each) => h("option", { value: each.name, selected: each.name === than.value }, each.label)),
+              ...than.options.map((option) => h("option", { value: option.name, selected: option.name === than.value }, option.label)),
             ),
           )
           : null,

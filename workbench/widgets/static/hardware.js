@@ -1,5 +1,5 @@
 // @ts-check
-// The hardware picker in the head: a chip, its shape, what that is, and which mesh axis runs over which links.
+// The hardware picker: chip, topology, a description, and the links of each mesh axis.
 
 import { h, withCode } from "./dom.js";
 import { openMenu } from "./menus.js";
@@ -19,7 +19,7 @@ export function drawHardware(wb, state, refusal) {
     ariaLabel: "kind of device",
     data: { focus: "hw-chip" },
     onchange: () => wb.send({ verb: "hardware", chip: chip.value, shape: "" }),
-  }, ...state.chips.map((each) => h("option", { value: each.name, selected: each.name === state.chip }, each.label)));
+  }, ...state.chips.map((chip) => h("option", { value: chip.name, selected: chip.name === state.chip }, chip.label)));
   const shape = h("input", {
     class: "field shape",
     value: state.shape,
@@ -61,7 +61,7 @@ export function drawHardware(wb, state, refusal) {
       " ",
       ...state.mends.map((mend) => h("button", { class: "btn small", type: "button", onclick: () => wb.send(mend.gesture) }, mend.label)),
     )
-    : h("div", { class: "about", title: state.title }, ...drawFacts(wb, state), drawWiring(wb, state));
+    : h("div", { class: "about", title: state.title }, ...drawFacts(wb, state), drawAxisLinks(wb, state));
   return h("div", { class: "hardware", role: "group", ariaLabel: "Hardware" }, picker, about);
 }
 
@@ -75,8 +75,8 @@ function drawFacts(wb, { facts, attached }) {
   const text = h("span", { class: "muted", role: attached.busy ? "status" : null }, ...withCode(attached.text));
   const onclick = () => wb.send({ verb: attached.busy ? "cancel_calibration" : "calibrate" });
   const title = "Measure this machine once (a few seconds, in a separate process); step times are then predicted for it.";
-  const look = { class: "btn small", type: "button", title: attached.busy ? null : title, data: { focus: "hw-attached" }, onclick };
-  return attached.button ? [text, h("button", look, attached.button)] : [text];
+  const props = { class: "btn small", type: "button", title: attached.busy ? null : title, data: { focus: "hw-attached" }, onclick };
+  return attached.button ? [text, h("button", props, attached.button)] : [text];
 }
 
 /**
@@ -84,7 +84,7 @@ function drawFacts(wb, { facts, attached }) {
  * @param {Hardware} state
  * @returns {HTMLElement | null}
  */
-function drawWiring(wb, state) {
+function drawAxisLinks(wb, state) {
   if (!state.wirings.length) return null;
   const change = h("button", {
     class: "btn small",

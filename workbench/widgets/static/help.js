@@ -1,5 +1,5 @@
 // @ts-check
-// Help: all words and what they mean, the keys, and the way back to the tour.
+// The help panel: glossary, keyboard shortcuts and a link to the tour.
 
 import { all, h, one } from "./dom.js";
 import { closeMenu } from "./popup.js";
@@ -10,7 +10,7 @@ import { startTour } from "./tour.js";
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
- * A panel at the right edge of the card, beside what is on the screen now: the card may be longer than the window.
+ * A panel at the right edge of the visible part of the card, which may be taller than the window.
  * @param {Wb} wb
  * @param {HTMLElement} panel
  */
@@ -20,7 +20,6 @@ function placeAside(wb, panel) {
 }
 
 /**
- * All words by group, and the keys.
  * @returns {HTMLElement[]}
  */
 function drawGroups() {
@@ -38,7 +37,7 @@ function drawGroups() {
 
 /**
  * @param {Wb} wb
- * @param {{ tour?: boolean }} [given]
+ * @param {{ tour?: boolean }} [options]
  * @returns {HTMLElement}
  */
 export function helpSection(wb, { tour: toured = true } = {}) {
@@ -48,11 +47,11 @@ export function helpSection(wb, { tour: toured = true } = {}) {
     type: "search",
     placeholder: "Search terms",
     ariaLabel: "Search terms and keys",
-    oninput: () => sift(),
+    oninput: () => filter(),
   });
   const none = h("p", { class: "muted none", hidden: true, role: "status" });
   const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Terms and keys" }, none);
-  const sift = () => {
+  const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const entries = all(body, ".entry");
     for (const entry of entries) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
@@ -66,17 +65,17 @@ export function helpSection(wb, { tour: toured = true } = {}) {
     class: "btn",
     type: "button",
     onclick: () => {
-      shut(false);
+      hide(false);
       startTour(wb);
     },
   }, "Take the tour");
-  const shut = (refocus = true) => {
+  const hide = (refocus = true) => {
     if (section.hidden) return;
     section.hidden = true;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "false");
     if (refocus) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
   };
-  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close help", onclick: () => shut() }, "×");
+  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close help", onclick: () => hide() }, "×");
   const section = h(
     "aside",
     { class: "helppanel", role: "dialog", ariaLabel: "Help", hidden: true },
@@ -87,16 +86,16 @@ export function helpSection(wb, { tour: toured = true } = {}) {
   section.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.preventDefault();
-      shut();
+      hide();
     }
   });
   wb.toggleHelp = () => {
     if (!section.hidden) {
-      shut();
+      hide();
       return;
     }
     closeMenu(wb, false);
-    if (!one(body, ".group")) body.append(...drawGroups()); // more than half of a board's elements, which few boards ever show
+    if (!one(body, ".group")) body.append(...drawGroups()); // built on first use: it would be more than half of the board's elements
     section.hidden = false;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
     placeAside(wb, section);
@@ -106,7 +105,7 @@ export function helpSection(wb, { tour: toured = true } = {}) {
 }
 
 /**
- * The head's last buttons: theme and help.
+ * The last buttons of the header: theme and help.
  * @param {Wb} wb
  * @returns {HTMLButtonElement[]}
  */

@@ -1,9 +1,9 @@
 // @ts-check
-// The history: the plans, newest first, and two of them side by side.
+// The plan history, newest first, and a comparison of two plans.
 
 import { patchBlocks } from "./blocks.js";
 import { all, h, keepingFocus, painter, patch } from "./dom.js";
-import { copyText } from "./files.js";
+import { copyText } from "./export_sheet.js";
 import { drawGraph, laneX } from "./history_graph.js";
 import { openMenu } from "./menus.js";
 /** @import { Ask, MenuItem } from "./types/table_cells.d.ts" */
@@ -211,7 +211,7 @@ export function historySection(wb) {
       patch(list, state.nodes, (node) => drawPlan(wb, node));
       note.textContent = state.note;
       note.hidden = !state.note;
-      if (!all(list, ".go").some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
+      if (!all(list, ".go").some((button) => button.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
     })
   );
   /** @type {Paint<Compared | null>} */

@@ -1,16 +1,16 @@
 // @ts-check
-// The tree of plans as lines: a lane a branch, a dot a plan.
+// The history tree as SVG: a lane per branch, a dot per plan.
 
 import { svg } from "./dom.js";
 /** @import { PlanNode } from "./types/states.d.ts" */
 
-const ROW = 34, LANE = 14, MOST_LANES = 8; // pixels; lanes further right lie on the last one
+const ROW = 34, LANE = 14, MAX_LANES = 8; // pixels; further lanes share the last one
 
 /**
  * @param {number} lane
  * @returns {number}
  */
-export const laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
+export const laneX = (lane) => 12 + Math.min(lane, MAX_LANES - 1) * LANE;
 
 /**
  * @param {number} place
@@ -19,20 +19,20 @@ export const laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
 const rowY = (place) => place * ROW + ROW / 2;
 
 /**
- * A line from each plan down its lane to the plan it was made of, and a dot for each.
+ * Draws each plan as a dot with a line to its parent.
  * @param {PlanNode[]} nodes
  * @param {number} lanes
  * @returns {SVGElement}
  */
 export function drawGraph(nodes, lanes) {
   const place = new Map(nodes.map((node, i) => [node.number, i]));
-  const made = new Map(nodes.map((node) => [node.number, node]));
+  const byNumber = new Map(nodes.map((node) => [node.number, node]));
   /** @param {PlanNode} node */
-  const parentOf = (node) => (node.parent === null ? undefined : made.get(node.parent));
+  const parentOf = (node) => (node.parent === null ? undefined : byNumber.get(node.parent));
   /** @param {PlanNode} node */
   const yOf = (node) => rowY(place.get(node.number) ?? 0);
   const trail = new Set();
-  for (let node = nodes.find((each) => each.here); node; node = parentOf(node)) trail.add(node.number);
+  for (let node = nodes.find((candidate) => candidate.here); node; node = parentOf(node)) trail.add(node.number);
   const height = nodes.length * ROW;
   const lines = nodes.filter((node) => node.parent !== null).map((node) => {
     const x = laneX(node.lane), y = yOf(node), parent = parentOf(node);

@@ -1,6 +1,6 @@
 // @ts-check
-// The module that both hosts have: anywidget in a notebook, Panel in a served page. It draws what Python publishes (`board`, `table`, `live`)
-// and sends gestures (`gesture`); it decides nothing. Of the model it uses get, set, save_changes, on and off alone: all that both hosts have.
+// Entry point of both hosts (anywidget and Panel): draws the published state and sends gestures. It uses only the model methods that both
+// hosts implement: get, set, save_changes, on and off.
 
 import { h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
@@ -16,7 +16,7 @@ import { withParts } from "./model_parts.js";
 const isFleet = (model) => model.get("board").kind === "fleet";
 
 /**
- * @param {{ model: Model; el: HTMLElement }} given
+ * @param {{ model: Model; el: HTMLElement }} context
  * @returns {() => void}
  */
 function render({ model, el }) {

@@ -1,5 +1,5 @@
 // @ts-check
-// Menus of chips and axes: opened where they are known, asked of Python otherwise. Each item carries its own gesture.
+// Menus of chips and axes, opened from known items or requested from Python; each item carries its gesture.
 
 import { all, focusedBy, h, targetOf } from "./dom.js";
 import { aim, release, takes } from "./drag.js";
@@ -60,7 +60,7 @@ function drawItem(item, onclick) {
 }
 
 /**
- * A row of small options: one of them holds, or any number.
+ * A row of toggle buttons, exclusive or not.
  * @param {MenuChoices} item
  * @param {(gesture: Gesture) => void} choose
  * @returns {HTMLElement}
@@ -99,7 +99,7 @@ function walkMenu(wb, element, event) {
   if (!step || at.matches("input")) return;
   event.preventDefault();
   const buttons = all(element, "button");
-  const now = buttons.findIndex((each) => each === focusedBy(element));
+  const now = buttons.findIndex((button) => button === focusedBy(element));
   buttons[(now + step + buttons.length) % buttons.length]?.focus();
 }
 
@@ -120,7 +120,7 @@ function askName(wb, element, item, ask, choose) {
     list: offered?.id,
     placeholder: ask.options ? `${ask.label} …` : "",
   });
-  element.setAttribute("role", "dialog"); // a menu holds items, and no field
+  element.setAttribute("role", "dialog"); // a menu must not contain fields
   element.ariaLabel = item.label;
   element.replaceChildren(h(
     "form",
@@ -153,21 +153,21 @@ export function askMenu(wb, chip, anchor) {
 }
 
 /**
- * The answer to `take`: marks for the chip in hand, or the menu that was asked for.
+ * Handles the answer to `take`: legal targets of the chip in hand, or the requested menu.
  * @param {Wb} wb
- * @param {Taken | null} taken
+ * @param {Taken | null} answer
  */
-export function takenUp(wb, taken) {
-  if (!taken) return;
+export function takenUp(wb, answer) {
+  if (!answer) return;
   const held = wb.held;
-  if (held?.chip.lazy && held.chip.key === taken.key) {
-    held.chip.illegal = /** @type {Reasons} */ (taken.illegal); // of a chip in hand they are told
+  if (held?.chip.lazy && held.chip.key === answer.key) {
+    held.chip.illegal = /** @type {Reasons} */ (answer.illegal);
     aim(wb);
   }
-  if (wb.asked?.key === taken.key) {
+  if (wb.asked?.key === answer.key) {
     const { anchor, find } = wb.asked;
     wb.asked = null;
-    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === taken.key); // a repaint may have come first
-    if (now) openMenu(wb, now, taken.menu, { zone: "tables" });
+    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === answer.key); // the anchor may have been replaced by a repaint
+    if (now) openMenu(wb, now, answer.menu, { zone: "tables" });
   }
 }

@@ -1,12 +1,12 @@
 // @ts-check
-// The model with its parts as objects. A served page is told them as texts, each of which is read once, and then what changed of them.
+// The model with its parts as objects: served pages receive them as JSON text once, then as changes.
 
 /** @import { AnyModel, Listener, Model } from "./types/board_context.d.ts" */
 
 const PARTS = ["board", "table", "live", "colleagues"];
 
 /**
- * A value with a change made (`part_changes.py`); what did not change stays the same object.
+ * Applies a change made by `part_changes.py`; unchanged values keep their identity.
  * @param {any} before
  * @param {any} change
  * @returns {any}
@@ -14,7 +14,7 @@ const PARTS = ["board", "table", "live", "colleagues"];
 export function withChange(before, change) {
   if (Array.isArray(change)) return change[0];
   const after = Array.isArray(before) ? [...before] : { ...before };
-  for (const [key, each] of Object.entries(change)) after[key] = withChange(before[key], each);
+  for (const [key, part] of Object.entries(change)) after[key] = withChange(before[key], part);
   return after;
 }
 
@@ -26,7 +26,7 @@ export function withParts(model) {
   /** @type {Record<string, { text: string; state: any }>} */
   const known = {};
   /** @type {Record<string, Set<Listener>>} */
-  const heard = {};
+  const byEvent = {};
   /** @param {string} name */
   const part = (name) => {
     const text = model.get(name);
@@ -41,16 +41,16 @@ export function withParts(model) {
     const before = part(name);
     if (before.edition === of) {
       known[name].state = withChange(before, by);
-      for (const listener of [...(heard[name] ?? [])]) listener();
-    } else if (before.edition < of) { // one was missed: Python sends the whole again
+      for (const listener of [...(byEvent[name] ?? [])]) listener();
+    } else if (before.edition < of) { // a change was missed, so Python resends the whole value
       model.set("gesture", { verb: "refresh" });
       model.save_changes();
     }
   };
   model.on("change:changes", take);
-  take(); // what came before the page was drawn
+  take(); // parts that arrived before the page was drawn
   /** @param {string} event */
-  const listeners = (event) => (heard[event.replace("change:", "")] ??= new Set());
+  const listeners = (event) => (byEvent[event.replace("change:", "")] ??= new Set());
   return {
     get: (name) => (PARTS.includes(name) ? part(name) : model.get(name)),
     set: (name, value) => model.set(name, value),

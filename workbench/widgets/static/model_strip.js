@@ -1,5 +1,5 @@
 // @ts-check
-// The strip of the model's sizes: sliders for batch, sequence and layers, a field for every other choice; and proposed names.
+// The model size strip: sliders for batch, sequence and layers, fields for other options, and proposed dimension names.
 
 import { drawProblem, h, keepingFocus, painter } from "./dom.js";
 import { waitLine } from "./wait_line.js";
@@ -7,7 +7,7 @@ import { waitLine } from "./wait_line.js";
 /** @import { Refusal } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
-const REST = 120; // milliseconds of a hand at rest, after which a slider tells where it is
+const DEBOUNCE_MS = 120; // a slider sends its value after this pause
 
 /**
  * @param {Wb} wb
@@ -17,18 +17,18 @@ const REST = 120; // milliseconds of a hand at rest, after which a slider tells 
 const sendSize = (wb, name, value) => wb.send({ verb: "size_model", name, value });
 
 /**
- * A slider over the stops of a size, and a field for what is between them. While the hand is on them, nothing moves them.
+ * A slider over the stops of a size, with a field for values in between; updates from Python wait while the user is editing.
  * @param {Wb} wb
  * @param {string} name
  */
 function slider(wb, name) {
   /** @type {string[]} */
   let stops = [];
-  let timer = 0, said = "", isHeld = false, isBusy = false;
-  const at = () => stops[Number(range.value)] ?? said;
+  let timer = 0, sent = "", isHeld = false, isBusy = false;
+  const at = () => stops[Number(range.value)] ?? sent;
   const tell = () => {
     clearTimeout(timer);
-    if (at() !== said) sendSize(wb, name, said = at());
+    if (at() !== sent) sendSize(wb, name, sent = at());
   };
   const range = h("input", {
     type: "range",
@@ -41,7 +41,7 @@ function slider(wb, name) {
       number.value = at();
       range.ariaValueText = at();
       clearTimeout(timer);
-      if (!isBusy) timer = setTimeout(tell, REST);
+      if (!isBusy) timer = setTimeout(tell, DEBOUNCE_MS);
     },
     onchange: () => {
       isHeld = false;
@@ -59,7 +59,7 @@ function slider(wb, name) {
     },
     onchange: () => {
       isHeld = false;
-      sendSize(wb, name, said = number.value);
+      sendSize(wb, name, sent = number.value);
     },
     onblur: () => {
       isHeld = false;
@@ -73,7 +73,7 @@ function slider(wb, name) {
   const paint = (field, busy) => {
     isBusy = busy;
     if (isHeld || busy) return;
-    said = field.value;
+    sent = field.value;
     stops = field.stops;
     range.max = String(stops.length - 1);
     range.value = String(stops.indexOf(field.value));
@@ -97,14 +97,14 @@ function drawField(wb, field) {
     ? h(
       "select",
       { ...about, onchange },
-      ...options.map((each) => h("option", { value: each, selected: each === field.value }, each || "none")),
+      ...options.map((option) => h("option", { value: option, selected: option === field.value }, option || "none")),
     )
     : h("input", { ...about, value: field.value, maxLength: 60, onchange });
   return h("label", { class: "sizer", data: { size: field.name } }, h("span", { class: "muted" }, field.name), control);
 }
 
 /**
- * Names that the trace proposes, to confirm or to replace.
+ * Dimension names proposed by the trace, to accept or replace.
  * @param {Wb} wb
  * @param {ModelState["names"]} names
  */
@@ -157,7 +157,7 @@ export function modelStrip(wb) {
     keepingFocus(wb.root, section, () => {
       const [first, ...others] = fields[0]?.name === "preset" ? fields : [null, ...fields];
       preset.replaceChildren(...(first ? [drawField(wb, first)] : []));
-      more.replaceChildren(...others.filter((each) => each !== null).map((each) => drawField(wb, each)));
+      more.replaceChildren(...others.filter((field) => field !== null).map((field) => drawField(wb, field)));
       all.hidden = !others.length;
     })
   );
@@ -168,10 +168,10 @@ export function modelStrip(wb) {
       names.replaceChildren(...(state.length ? drawNames(wb, state) : []));
     })
   );
-  /** @type {Paint<{ told: Refusal | null; seq: number }>} */
-  const paintProblem = painter(({ told }) =>
+  /** @type {Paint<{ failure: Refusal | null; seq: number }>} */
+  const paintProblem = painter(({ failure }) =>
     problem.replaceChildren(
-      ...(told ? [h("div", { class: "told bad", role: "alert" }, ...drawProblem(told).filter((each) => each !== null))] : []),
+      ...(failure ? [h("div", { class: "told bad", role: "alert" }, ...drawProblem(failure).filter((node) => node !== null))] : []),
     )
   );
   /**
@@ -182,18 +182,18 @@ export function modelStrip(wb) {
   const paint = (state, refusal, seq) => {
     section.hidden = !state;
     if (!state) return wait.paint(null);
-    const slid = state.sizes.filter((each) => each.stops.length);
-    if (slid.map((each) => each.name).join() !== [...sliding.keys()].join()) {
+    const withSlider = state.sizes.filter((size) => size.stops.length);
+    if (withSlider.map((size) => size.name).join() !== [...sliding.keys()].join()) {
       sliding.clear();
-      for (const { name } of slid) sliding.set(name, slider(wb, name));
-      sliders.replaceChildren(...[...sliding.values()].map((each) => each.element));
+      for (const { name } of withSlider) sliding.set(name, slider(wb, name));
+      sliders.replaceChildren(...[...sliding.values()].map((slider) => slider.element));
     }
-    for (const field of slid) sliding.get(field.name)?.paint(field, Boolean(state.work));
+    for (const field of withSlider) sliding.get(field.name)?.paint(field, Boolean(state.work));
     main.hidden = !state.sizes.length;
     section.dataset.waiting = String(Boolean(state.work));
-    paintMore(state.sizes.filter((each) => !each.stops.length));
+    paintMore(state.sizes.filter((size) => !size.stops.length));
     paintNames(state.names);
-    paintProblem({ told: refusal, seq });
+    paintProblem({ failure: refusal, seq });
     wait.paint(state.work);
   };
   return { section, paint };

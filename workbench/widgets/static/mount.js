@@ -1,8 +1,8 @@
 // @ts-check
-// A plan's board put together: one card, painted part by part as Python publishes.
+// Mounts a plan's board: one card, each part painted as Python publishes its state.
 
 import { boardSection } from "./board.js";
-import { makeWb, onShortcut } from "./board_context.js";
+import { makeWb, onShortcut, paintAfterPress } from "./board_context.js";
 import { drawHead } from "./card_header.js";
 import { markCharts, removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
@@ -12,6 +12,7 @@ import { drawAlarm, drawFigure, drawStanding } from "./figures.js";
 import { filesSection } from "./files.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
+import { lessonSection } from "./lesson.js";
 import { takenUp } from "./menus.js";
 import { modelStrip } from "./model_strip.js";
 import { outbox } from "./outbox.js";
@@ -39,11 +40,12 @@ import { whySection } from "./why.js";
 export function mount(model, el) {
   const root = h("div", { class: "wb", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
-  const silent = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
+  const noAnswer = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
   const card = h("div", { class: "card" });
-  root.append(card, live);
   const box = outbox(model, root);
   const wb = makeWb(root, card, live, box, model.library, BLOCK_DRAWERS);
+  const lesson = lessonSection(wb);
+  root.append(h("div", { class: "with-lesson" }, lesson.section, card), live);
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
@@ -57,12 +59,12 @@ export function mount(model, el) {
     head,
     strip.section,
     figures,
-    files.notice, // over the lower edge of the figures
+    files.notice, // overlaps the lower edge of the figures
     standing,
-    silent,
+    noAnswer,
     exercise.section,
     board.section,
-    files.section, // these two lie over what follows: the drop zones stay in sight, and where they are
+    files.section, // both overlay the parts below, so that the drop zones stay visible and in place
     history.section,
     alarms,
     h("div", { class: "lower" }, tables.section, h("div", { class: "inspector" }, why.section, lines.section)),
@@ -79,12 +81,13 @@ export function mount(model, el) {
   /** @type {Paint<Alarm[]>} */
   const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
 
+  const stop = new AbortController();
   let said = "";
-  wb.paint = () => {
+  wb.paint = paintAfterPress(root, () => {
     if (wb.dragging) {
       wb.whileDragging?.(model.get("table"));
       return;
-    } // a repaint would end the pointer's capture; the drag paints when it ends
+    } // a repaint would end the pointer capture; the drag paints when it ends
     const state = model.get("board");
     const { name, mesh, devices, count, layout, undo, redo, program, hardware, zones, spare, refusal } = state;
     const seq = refusal ? state.answer.seq : 0;
@@ -114,15 +117,17 @@ export function mount(model, el) {
     history.paint(state.history);
     const began = root.dataset.starting === "true";
     start.paint(state.start, refusal?.zone === "start panel" ? refusal : null, seq);
-    if (began && !state.start?.open && !undo) firstTour(wb, model); // it is about the first plan
+    if (began && !state.start?.open && !undo) firstTour(wb, model); // the tour is about the first plan
     strip.paint(state.model, refusal?.zone === "model sizes" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({ state: state.exercise, refusal: aboutIt, seq: aboutIt ? seq : 0 });
+    lesson.paint(state.lesson ?? null, state.lesson_blocks ?? [], state.exercise);
+    root.dataset.predicting = String(state.exercise?.predicting ?? false);
     paintFigures(state.figures);
     paintStanding(state.standing);
     root.dataset.settling = `${state.standing.settling}`;
     paintAlarms(state.alarms);
-    if (!wb.optimistic || root.dataset.busy !== "true") { // drops on their way stay where the hand put them until the last is answered
+    if (!wb.optimistic || root.dataset.busy !== "true") { // pending drops stay in place until the last is answered
       board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);
       wb.optimistic = false;
     }
@@ -136,7 +141,7 @@ export function mount(model, el) {
     tables.paintViews(state.views);
     tables.paintSections(state.tabs.filter(({ view }) => view && view === opened?.view));
     const opening = opened?.key !== model.get("table").tab;
-    tables.section.classList.toggle("opening", opening); // the tab is chosen, and what it shows is on its way
+    tables.section.classList.toggle("opening", opening); // the tab is selected, but its table has not arrived
     tables.section.ariaBusy = String(opening);
     board.paintFind(state.tabs.find(({ key }) => key === "find") ?? null);
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
@@ -154,12 +159,12 @@ export function mount(model, el) {
     markChosen(wb, state.selected ?? "", relinked);
     markColleagues(wb, model.get("colleagues") ?? []);
     lines.paint(source ?? null);
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
     followTour(wb, layout);
     root.dataset.answered = `${state.answer.seq}`;
-  };
+  }, stop.signal);
   const onBoard = () => {
     box.answered(model.get("board").answer);
     wb.paint();
@@ -168,7 +173,7 @@ export function mount(model, el) {
     showPreviews(wb);
     expectTable();
   };
-  const expectTable = () => { // what the board says will follow, or it is asked for
+  const expectTable = () => { // the table announced by the board, requested if it does not arrive
     const { answer: { view, seq }, follows } = model.get("board");
     if (follows && view === box.view) {
       setTimeout(() => {
@@ -184,28 +189,27 @@ export function mount(model, el) {
     "change:board": onBoard,
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
-    "change:theme": () => dress(),
+    "change:theme": () => applyTheme(),
     "change:colleagues": () => markColleagues(wb, model.get("colleagues") ?? []),
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
+  const applyTheme = makeTheme(wb, model, stop.signal);
   document.addEventListener("pointerdown", (event) => {
     const path = event.composedPath();
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
-    if (wb.held && !path.some((each) => each instanceof Element && each.matches(".zone, .droptarget, .dim"))) release(wb);
+    if (wb.held && !path.some((element) => element instanceof Element && element.matches(".zone, .droptarget, .dim"))) release(wb);
   }, { signal: stop.signal });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
   new MutationObserver(() => {
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
   }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
 
   makeSelectable(wb);
   makeBoxesPickable(wb);
   makePicturesOpen(wb);
   wb.subscribe("selected", () => markCharts(wb));
-  dress();
+  applyTheme();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
   firstTour(wb, model);

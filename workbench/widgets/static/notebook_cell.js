@@ -1,11 +1,11 @@
 // @ts-check
 /// <reference path="./types/globals.d.ts" />
-// What a notebook keeps of the board: a few lines and a still picture, so that its file stays small. The picture stands until a kernel
-// answers; then the module comes from there, once for all boards of a page, and the board's parts with it, as messages that no notebook saves.
+// The module saved in a notebook: a still picture, replaced by the board when a kernel answers with the module and its state; neither is
+// saved, to keep the file small.
 
 /** @import { CellModel, Listener, Model } from "./types/board_context.d.ts" */
 
-/** @typedef {{ default: { render(given: { model: Model; el: HTMLElement }): () => void } }} BoardModule */
+/** @typedef {{ default: { render(context: { model: Model; el: HTMLElement }): () => void } }} BoardModule */
 /** @typedef {Record<string, object>} Parts */
 /** @typedef {{ edits: object[]; to: string }} Kept */
 /** @typedef {{ module?: string; parts?: Parts; failure?: string; library?: string }} Drawing */
@@ -30,7 +30,7 @@ function importing(version, text) {
 }
 
 /**
- * The model as the board's module knows it: its parts live here, everything else in the notebook's own model.
+ * The model given to the board's module: board parts are kept in this object, all other traits in the notebook's model.
  * @param {CellModel} model
  * @returns {Model & { parts: Parts; take(found: Parts): void; bring(text: string): void }}
  */
@@ -38,24 +38,24 @@ function withParts(model) {
   /** @type {Parts} */
   const parts = {};
   /** @type {Record<string, Set<Listener>>} */
-  const heard = {};
+  const byEvent = {};
   /** @param {string} event */
-  const own = (event) => PARTS.includes(event.replace("change:", ""));
+  const isPart = (event) => PARTS.includes(event.replace("change:", ""));
   /** @param {string} event */
-  const listeners = (event) => (heard[event] ??= new Set());
+  const listeners = (event) => (byEvent[event] ??= new Set());
   /** @type {((text: string) => void)[]} */
   const waiting = [];
   return {
     parts,
-    take(found) {
-      Object.assign(parts, found);
-      for (const name of Object.keys(found)) for (const listener of [...listeners(`change:${name}`)]) listener();
+    take(received) {
+      Object.assign(parts, received);
+      for (const name of Object.keys(received)) for (const listener of [...listeners(`change:${name}`)]) listener();
     },
     get: (name) => (PARTS.includes(name) ? parts[name] : model.get(name)),
     set: (name, value) => model.set(name, value),
     save_changes: () => model.save_changes(),
-    on: (event, listener) => (own(event) ? listeners(event).add(listener) : model.on(event, listener)),
-    off: (event, listener) => (own(event) ? listeners(event).delete(listener) : model.off(event, listener)),
+    on: (event, listener) => (isPart(event) ? listeners(event).add(listener) : model.on(event, listener)),
+    off: (event, listener) => (isPart(event) ? listeners(event).delete(listener) : model.off(event, listener)),
     library: () =>
       new Promise((done) => {
         waiting.push(done);
@@ -69,13 +69,13 @@ function withParts(model) {
 const edits = (count) => `${count} edit${count === 1 ? "" : "s"}`;
 
 /**
- * What the notebook stores of the board, and the line above the board about it. The extension of JupyterLab hears the events that begin with
- * `sharding-workbench:`; where there is none, nothing but the picture of the first run is stored.
+ * Connects the saved state and the status line to the notebook. The JupyterLab extension handles events prefixed with `sharding-workbench:`;
+ * without it, only the picture of the first run is saved.
  * @param {CellModel} model
  * @param {HTMLElement} el
  * @param {HTMLElement} place
  */
-function keeping(model, el, place) {
+function connectStorage(model, el, place) {
   const line = document.createElement("div");
   line.className = "wb-kept";
   line.setAttribute("role", "status");
@@ -87,7 +87,7 @@ function keeping(model, el, place) {
    * @param {Record<string, () => void>} [buttons]
    */
   const show = (words, buttons = {}) => {
-    const made = Object.entries(buttons).map(([label, act]) => {
+    const elements = Object.entries(buttons).map(([label, act]) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = label;
@@ -96,7 +96,7 @@ function keeping(model, el, place) {
       return button;
     });
     el.prepend(line);
-    line.replaceChildren(words, ...made);
+    line.replaceChildren(words, ...elements);
   };
   /**
    * @param {string} name
@@ -116,13 +116,13 @@ function keeping(model, el, place) {
     });
     if (!replace) show("Only JupyterLab with the workbench's extension can write to the cell: bench.plan has the edits.");
   };
-  const gone = () => {
+  const onKernelLost = () => {
     place.inert = true;
     place.setAttribute("style", "opacity:.45;filter:grayscale(1)");
     line.setAttribute("role", "alert");
     show("The kernel of this board is gone. Run the cell again: its edits are kept in the notebook.");
   };
-  model.on("comm_live_update", gone);
+  model.on("comm_live_update", onKernelLost);
   return {
     /** @param {Keeping} said */
     hear({ kept, offer, code, problem }) {
@@ -146,25 +146,25 @@ function keeping(model, el, place) {
       }
       if (problem) show(problem);
     },
-    /** The board is on the page: the notebook may have stored edits of the cell. */
+    /** The notebook may hold saved edits of the cell. */
     drawn() {
       tell("drawn", { offer: (/** @type {object} */ record) => model.send({ want: "offer", record }) });
     },
     close() {
-      model.off("comm_live_update", gone);
+      model.off("comm_live_update", onKernelLost);
     },
   };
 }
 
 /**
- * @param {{ model: CellModel; el: HTMLElement }} given
+ * @param {{ model: CellModel; el: HTMLElement }} context
  * @returns {() => void}
  */
 function render({ model, el }) {
   const place = document.createElement("div");
   place.innerHTML = String(model.get("picture"));
   el.append(place);
-  const shown = withParts(model), notice = keeping(model, el, place);
+  const shown = withParts(model), notice = connectStorage(model, el, place);
   let closed = false, drawn = false, close = () => {};
   /** @param {Answer} answer */
   const hear = async ({ module, parts, failure, library, ...kept }) => {

@@ -1,12 +1,12 @@
 // @ts-check
-// The gestures on their way to Python, and what becomes of them when the connection is cut.
+// The queue of gestures to Python, kept across a lost connection.
 
 import { keepThroughCut, keptThroughCut } from "./browser_storage.js";
 /** @import { AnyModel, Gesture, Outbox, Sent } from "./types/board_context.d.ts" */
 
 /**
- * Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait. Those that were on their way when
- * a page's connection was cut leave again once it is loaded anew and `begin`s; the first may have arrived, so it is asked about.
+ * Sends one gesture at a time, after the answer to the previous one, because a host may merge writes of one trait. After a reconnect
+ * `begin` resends pending gestures; the first may have arrived, so it is queried first.
  * @param {AnyModel} model
  * @param {HTMLElement} root
  * @returns {Outbox}
@@ -36,7 +36,7 @@ export function outbox(model, root) {
       root.dataset.silent = "true";
     }, 10000);
     tell(sent);
-    asking = setInterval(() => tell({ ...sent, again: true }), 5000); // a host may lose a message; Python does nothing twice
+    asking = setInterval(() => tell({ ...sent, again: true }), 5000); // a host may lose a message; Python ignores duplicates
   };
   /** @param {Gesture} gesture */
   const tell = (gesture) => {
@@ -48,7 +48,7 @@ export function outbox(model, root) {
     clearInterval(asking);
     const gestures = [...(waiting ? [{ ...waiting, again: true }] : []), ...queue];
     const { seq: shown, tab } = model.get("table");
-    keepThroughCut({ view, seq, tab: shown < opened.seq ? opened.tab : tab, gestures }); // a tab may be asked for and not shown yet
+    keepThroughCut({ view, seq, tab: shown < opened.seq ? opened.tab : tab, gestures }); // the tab may be requested but not shown yet
   };
   window.addEventListener("workbench:cut", onCut);
   return {
@@ -59,7 +59,7 @@ export function outbox(model, root) {
     },
     send(gesture) {
       expected = null;
-      const saw = model.get("board")?.revision; // others may edit the plan too
+      const saw = model.get("board")?.revision; // colleagues may edit the plan too
       queue.push({ ...gesture, view, seq: ++seq, ...(saw === undefined ? {} : { saw }) });
       if (gesture.verb === "open") opened = { tab: String(gesture.tab), seq };
       next();
@@ -67,7 +67,7 @@ export function outbox(model, root) {
     expect(gesture) {
       expected = { ...gesture, ahead: true };
       next();
-    }, // it may be sent next; nothing answers this
+    }, // announces a likely gesture; there is no answer
     answered(answer) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
       waiting = null;

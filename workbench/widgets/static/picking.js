@@ -1,5 +1,5 @@
 // @ts-check
-// A whole value picked where it is seen: a box of a graph, a source line. Python answers with one short menu for all its dimensions.
+// Selects a whole value in a graph or a source line; Python answers with one menu for all its dimensions.
 
 import { all, h, one } from "./dom.js";
 import { closeMenu } from "./popup.js";
@@ -16,7 +16,7 @@ const PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subjec
  * @param {Marked} anchor
  * @param {number | null} [rank]
  */
-function askWhole(wb, of, path, anchor, rank = null) {
+function openValueMenu(wb, of, path, anchor, rank = null) {
   if (wb.menu?.anchor === anchor) {
     closeMenu(wb);
     return;
@@ -37,7 +37,7 @@ function askWhole(wb, of, path, anchor, rank = null) {
 const boxOf = (wb, path) => /** @type {Marked[]} */ (all(wb.root, PICKED)).find((mark) => mark.dataset.subject === path);
 
 /**
- * A box is selected, so that its row is marked, and its menu comes beside it.
+ * Selects the box, so that its row is marked, and opens its menu.
  * @param {Wb} wb
  * @param {Marked} mark
  */
@@ -45,7 +45,7 @@ function pickBox(wb, mark) {
   const path = mark.dataset.subject ?? "";
   if (!isChosen(wb, path)) wb.send({ verb: "select", path });
   wb.say(`${path} selected.`);
-  askWhole(wb, "box", path, mark);
+  openValueMenu(wb, "box", path, mark);
 }
 
 /**
@@ -55,7 +55,7 @@ function pickBox(wb, mark) {
 const isBox = (mark) => mark.matches(PICKED);
 
 /**
- * A box that was picked is none to select alone.
+ * Opens the menu of a clicked box instead of only selecting it.
  * @param {Wb} wb
  */
 export function makeBoxesPickable(wb) {
@@ -80,7 +80,7 @@ export function drawLine(wb, cell) {
     ariaLabel: `${cell.line}. Annotate the values of this line`,
     ariaHasPopup: "menu",
     data: { focus: `line ${cell.line} ${cell.rank}` },
-    onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank),
+    onclick: () => openValueMenu(wb, "line", cell.line, pick, cell.rank),
   }, cell.text);
   return pick;
 }

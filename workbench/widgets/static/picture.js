@@ -1,5 +1,5 @@
 // @ts-check
-// Pictures: Python draws them. Here what they open is asked for, and they are taken away as files.
+// Pictures drawn by Python: opens what their marks link to, and exports them as files.
 
 import { paintCharts, removeCharts } from "./chart.js";
 import { around, download, h, one, targetOf, the } from "./dom.js";
@@ -7,8 +7,8 @@ import { widenTool } from "./widen.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-/** A picture in all its forms. @typedef {{ svg: string; text: string; name: string }} WholePicture */
-/** How it is made a file, by what the button says. @type {Record<string, (picture: WholePicture, ground: string) => Blob | Promise<Blob>>} */
+/** A picture in all its formats. @typedef {{ svg: string; text: string; name: string }} WholePicture */
+/** Exporters by button label. @type {Record<string, (picture: WholePicture, ground: string) => Blob | Promise<Blob>>} */
 const SAVES = {
   SVG: (picture) => new Blob([picture.svg], { type: "image/svg+xml" }),
   PNG: pngOf,
@@ -17,14 +17,13 @@ const SAVES = {
 /** @type {Record<string, string>} */
 const ENDINGS = { SVG: "svg", PNG: "png", text: "txt" };
 
-/** The picture that is shown in a place. @type {WeakMap<Element, { text: string; picture: Picture }>} */
+/** @type {WeakMap<Element, { text: string; picture: Picture }>} */
 const pictureIn = new WeakMap();
-/** As what the picture of a place is to be saved once it has all its forms. @type {WeakMap<Element, string>} */
-const savedSoon = new WeakMap();
+/** Export formats of pictures whose data has been requested. @type {WeakMap<Element, string>} */
+const pendingFormats = new WeakMap();
 
 /**
- * Charts where Bokeh can draw them; else, and of what is no chart, the picture, which scrolls where the page is narrow. Its text twin can be
- * opened under it.
+ * Draws charts with Bokeh if possible, or else the SVG, which scrolls on narrow pages. A text version can be opened below.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {Picture} picture
@@ -37,18 +36,18 @@ export function paintPicture(wb, place, picture) {
   image.ariaLabel = picture.about ?? null;
   place.dataset.picture = picture.name;
   the(place, "pre").textContent = picture.text ?? "…";
-  fillTwin(wb, place);
-  const kind = savedSoon.get(place), whole = wholeOf(picture);
+  fillText(wb, place);
+  const kind = pendingFormats.get(place), whole = allFormats(picture);
   if (kind && whole) {
-    savedSoon.delete(place);
+    pendingFormats.delete(place);
     savePicture(wb, whole, kind);
   }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (/** @type {string} */ subject, /** @type {string} */ opens) => actOn(wb, place, subject, opens);
-  const charted = paintCharts(wb, image, picture, act, (found) => {
+  const charted = paintCharts(wb, image, picture, act, (loaded) => {
     const now = pictureIn.get(place)?.picture;
     if (!now || !place.isConnected) return;
-    if (!found) return now.svg === null && askFor(wb, now);
+    if (!loaded) return now.svg === null && requestFormats(wb, now);
     pictureIn.delete(place);
     paintPicture(wb, place, now);
   });
@@ -57,18 +56,18 @@ export function paintPicture(wb, place, picture) {
   if (charted) return;
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
-  image.innerHTML = picture.svg ?? ""; // drawn and escaped by `visualize`; none behind charts that are coming
-  growPicture(image);
+  image.innerHTML = picture.svg ?? ""; // escaped by `visualize`; empty while charts load
+  sizePicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
 }
 
 /**
- * Its text, and the SVG behind its charts: they are made once somebody wants them.
+ * Requests the text version and the SVG, which Python renders on demand.
  * @param {Wb} wb
  * @param {Picture} picture
  */
-function askFor(wb, picture) {
+function requestFormats(wb, picture) {
   wb.send({ verb: "picture", name: picture.name });
 }
 
@@ -76,12 +75,12 @@ function askFor(wb, picture) {
  * @param {Picture} picture
  * @returns {WholePicture | null}
  */
-function wholeOf({ name, svg, text }) {
+function allFormats({ name, svg, text }) {
   return svg === null || text === null ? null : { name, svg, text };
 }
 
 /**
- * Saves the picture of a place, now or when what it is saved as has come.
+ * Saves the picture, after requesting the format if it is missing.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {string} kind
@@ -89,32 +88,32 @@ function wholeOf({ name, svg, text }) {
 function saveFrom(wb, place, kind) {
   const shown = pictureIn.get(place)?.picture;
   if (!shown) return;
-  const whole = wholeOf(shown);
+  const whole = allFormats(shown);
   if (whole) return savePicture(wb, whole, kind);
-  savedSoon.set(place, kind);
-  askFor(wb, shown);
+  pendingFormats.set(place, kind);
+  requestFormats(wb, shown);
 }
 
 /**
  * @param {Wb} wb
  * @param {HTMLElement} place
  */
-function fillTwin(wb, place) {
+function fillText(wb, place) {
   const shown = pictureIn.get(place)?.picture;
-  if (shown?.text === null && one(place, "details[open]")) askFor(wb, shown);
+  if (shown?.text === null && one(place, "details[open]")) requestFormats(wb, shown);
 }
 
 /**
- * As wide as its place, within reason; where the page is narrower than it can be read, it scrolls.
+ * Fits the picture to its container within limits; below its readable width it scrolls.
  * @param {HTMLElement} image
  */
-function growPicture(image) {
+function sizePicture(image) {
   const svg = one(image, "svg"), wide = Number(svg?.getAttribute("width"));
   if (svg && wide) svg.style.setProperty("--wide", `${wide}px`);
 }
 
 /**
- * The frame of a picture and what stands under it.
+ * The frame of a picture with its tools.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {string} name
@@ -130,7 +129,7 @@ function frameOf(wb, place, name) {
     h(
       "div",
       { class: "under" },
-      h("details", { ontoggle: () => fillTwin(wb, place) }, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
+      h("details", { ontoggle: () => fillText(wb, place) }, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
       h(
         "span",
         { class: "saves" },
@@ -152,7 +151,7 @@ function frameOf(wb, place, name) {
 }
 
 /**
- * A click on a mark of a chart: it opens what it opens, or selects what it is of.
+ * A click on a chart mark opens its link, or selects its subject.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {string} subject
@@ -165,7 +164,7 @@ function actOn(wb, place, subject, opened) {
 }
 
 /**
- * A click on a mark that opens something: the picture says by which gesture.
+ * Sends the gesture attached to a mark.
  * @param {Wb} wb
  * @param {HTMLElement | SVGElement} mark
  */
@@ -196,7 +195,7 @@ async function savePicture(wb, picture, kind) {
 }
 
 /**
- * Twice its size, for sharp screens, on the ground it has here.
+ * Renders at twice the size, for high-density screens, on the current background.
  * @param {WholePicture} picture
  * @param {string} ground
  * @returns {Promise<Blob>}

@@ -1,5 +1,5 @@
 // @ts-check
-// What opens beside an element of the board until it is closed: a menu, the meaning of a word, and why something was refused.
+// Pop-ups anchored to an element: menus, glossary entries and refusals.
 
 import { around, drawProblem, h } from "./dom.js";
 /** @import { Refusal } from "./types/states.d.ts" */
@@ -15,7 +15,7 @@ export function closeMenu(wb, refocus = true) {
   wb.menu = null;
   element.remove();
   anchor.setAttribute("aria-expanded", "false");
-  if (refocus) (around(anchor, ".image") ?? anchor).focus({ preventScroll: true }); // no mark of a picture takes the focus
+  if (refocus) (around(anchor, ".image") ?? anchor).focus({ preventScroll: true }); // marks of a picture are not focusable
 }
 
 /**
@@ -31,7 +31,7 @@ export function placeMenu(card, element, anchor) {
   const top = at.bottom + 4 + height <= room ? at.bottom + 4 : above >= 8 ? above : Math.max(8, room - height);
   element.style.top = `${top - frame.top}px`;
   if (top < at.bottom && top + height > at.top && at.right + 4 + element.offsetWidth < frame.right) {
-    element.style.left = `${at.right + 4 - frame.left}px`; // beside it, not over it
+    element.style.left = `${at.right + 4 - frame.left}px`;
   }
 }
 

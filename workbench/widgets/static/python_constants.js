@@ -1,5 +1,5 @@
 // @ts-check
 /// <reference path="./types/globals.d.ts" />
-// What Python writes before the bundle, as one constant of JSON.
+// The JSON constant that Python writes before the bundle.
 
 export const { style: STYLE, glossary: GLOSSARY } = GIVEN;

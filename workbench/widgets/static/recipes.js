@@ -1,5 +1,5 @@
 // @ts-check
-// Recipes: known ways to lay a program out, listed under the button of the board. Python says of each what it would do, or why not.
+// The recipe list: Python says what each recipe would change, or why it does not apply.
 
 import { focusedBy, h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { termLabel } from "./terms.js";
@@ -59,7 +59,7 @@ function drawRecipe(wb, row) {
     holds: `${row.title}: already applied`,
     barred: `${row.title} does not apply: ${row.reason}`,
   }[row.state];
-  const apply = h("button", { // not `disabled`: the keyboard keeps its place there when the recipe has been applied, and reads why not
+  const apply = h("button", { // `aria-disabled` rather than `disabled` keeps the focus and lets the reason be read
     class: "btn small apply",
     type: "button",
     ariaDisabled: String(!applies),
@@ -70,7 +70,7 @@ function drawRecipe(wb, row) {
     },
   }, row.state === "holds" ? "✓ applied" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
-  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
+  const effects = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
     h("p", {}, ...withCode(row.reason)),
     row.ways_out.length ? h("p", { class: "ways" }, "Try: ", ...withCode(row.ways_out.join("; ")), ".") : null,
   ];
@@ -87,7 +87,7 @@ function drawRecipe(wb, row) {
       apply,
     ),
     h("p", { class: "about muted" }, row.about),
-    h("div", { class: "does" }, ...told.filter(Boolean)),
+    h("div", { class: "does" }, ...effects.filter(Boolean)),
   );
 }
 
@@ -103,14 +103,14 @@ export function recipesSection(wb) {
     data: { focus: "recipes", verb: "recipes" },
     onclick: () => toggle(Boolean(section.hidden)),
   }, "Recipes");
-  const shut = () => {
+  const hide = () => {
     toggle(false);
     button.focus({ preventScroll: true });
   };
   const title = h("h3", { tabIndex: -1 }, termLabel(wb, "Recipes")),
     list = h("ul", { class: "list" }),
     problem = h("p", { class: "bad", hidden: true });
-  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the recipes", title: "Close", onclick: shut }, "×");
+  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the recipes", title: "Close", onclick: hide }, "×");
   const section = h(
     "section",
     { class: "recipes", ariaLabel: "Recipes", hidden: true },
@@ -128,7 +128,7 @@ export function recipesSection(wb) {
     if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
-      shut();
+      hide();
     }
   });
   /** @type {Paint<Recipes | null>} */

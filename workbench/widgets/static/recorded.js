@@ -1,7 +1,6 @@
 // @ts-check
 /// <reference path="./types/globals.d.ts" />
-// A board without Python: the states that a few moves reach were written down (`recorded/record_board.py`), and are looked up here. What lies
-// outside says so, and where a live board is.
+// A board without Python: looks up the states recorded by `recorded/record_board.py`; other gestures link to a live board.
 
 /** @import { Gesture, Listener, Model, Sent } from "./types/board_context.d.ts" */
 /** @import { Section, Tab } from "./types/states.d.ts" */
@@ -25,35 +24,35 @@ const moveKey = (fields, gesture) =>
   [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...(gesture.add ? ["add"] : [])].join("|");
 
 /**
- * The tabs of a board, with the one that is open here.
+ * The tabs of a board, with the open one marked.
  * @param {{ views: Tab[]; tabs: Section[] }} shown
  * @param {string} open
  */
-function openedIn(shown, open) {
+function openTabs(shown, open) {
   const tabs = shown.tabs.map((tab) => ({ ...tab, open: tab.key === open }));
   const view = tabs.find((tab) => tab.open)?.view;
-  return { tabs, views: shown.views.map((each) => ({ ...each, open: each.key === view, opens: each.key === view ? open : each.opens })) };
+  return { tabs, views: shown.views.map((item) => ({ ...item, open: item.key === view, opens: item.key === view ? open : item.opens })) };
 }
 
 /**
  * @param {Recording} recording
  * @returns {(number: number) => any}
  */
-function reader({ pool }) {
+function poolReader({ pool }) {
   /** @type {Map<number, unknown>} */
   const known = new Map();
   /** @param {any} value */
-  const whole = (value) => (value && typeof value === "object" && "$" in value ? read(value.$) : value);
+  const resolve = (value) => (value && typeof value === "object" && "$" in value ? read(value.$) : value);
   /** @param {number} number */
   const read = (number) => {
     if (!known.has(number)) {
       const kept = /** @type {any} */ (pool[number]);
-      const made = Array.isArray(kept)
-        ? kept.map(whole)
+      const built = Array.isArray(kept)
+        ? kept.map(resolve)
         : kept && typeof kept === "object"
-        ? Object.fromEntries(Object.entries(kept).map(([key, each]) => [key, whole(each)]))
+        ? Object.fromEntries(Object.entries(kept).map(([key, part]) => [key, resolve(part)]))
         : kept;
-      known.set(number, made);
+      known.set(number, built);
     }
     return known.get(number);
   };
@@ -61,17 +60,17 @@ function reader({ pool }) {
 }
 
 /**
- * The model of a recording, which answers gestures as Python did.
+ * A model that answers gestures from a recording.
  * @param {Recording} recording
- * @param {{ ways?: string[]; theme?: () => string }} [given]
+ * @param {{ ways?: string[]; theme?: () => string }} [options]
  * @returns {Model & { dress(): void }}
  */
 export function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
-  const read = reader(recording);
+  const read = poolReader(recording);
   /** @param {Kept} part */
   const assembled = (part) => Object.fromEntries(Object.entries(part).map(([key, number]) => [key, read(number)]));
   /** @type {Record<string, Set<Listener>>} */
-  const heard = {};
+  const byEvent = {};
   /** @type {Sight} */
   let now = {
     state: 0,
@@ -86,7 +85,7 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   const before = /** @type {Sight[]} */ ([]), undone = /** @type {Sight[]} */ ([]);
   let answer = { view: "", seq: 0 };
   /** @type {Gesture | null} */
-  let given = null;
+  let pending = null;
 
   /** @param {Sight} next */
   const go = (next) => {
@@ -96,10 +95,10 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   };
   /** @param {Gesture} gesture */
   const move = (gesture) => {
-    const found = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
-    if (found === undefined) return refuse(gesture);
-    if (found.refusal !== undefined) now.refusal = read(found.refusal);
-    else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
+    const move = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
+    if (move === undefined) return refuse(gesture);
+    if (move.refusal !== undefined) now.refusal = read(move.refusal);
+    else go({ ...now, state: move.to, shown: move.shown, why: "", checked: false });
   };
   /** @param {Gesture} gesture */
   const refuse = (gesture) => {
@@ -158,7 +157,7 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
         said: now.refusal ? OUTSIDE : shown.said,
         selected: now.selected,
         taken: null,
-        ...openedIn(/** @type {any} */ (shown), now.tab),
+        ...openTabs(/** @type {any} */ (shown), now.tab),
         exercise: shown.exercise && { ...shown.exercise, verdict: now.checked ? read(verdict) : null },
         answer,
         told: 0,
@@ -178,8 +177,8 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
     live: () => ({ ...assembled(recording.states[now.state].live), can_run: false, told: 0 }),
   };
   /** @param {string} name */
-  const fire = (name) => {
-    for (const listener of [...(heard[`change:${name}`] ?? [])]) listener();
+  const notify = (name) => {
+    for (const listener of [...(byEvent[`change:${name}`] ?? [])]) listener();
   };
   /** @param {Sent} gesture */
   const hear = (gesture) => {
@@ -187,26 +186,26 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
     now = { ...now, refusal: null };
     (answers[gesture.verb] ?? refuse)(gesture);
     answer = { view: gesture.view, seq: gesture.seq };
-    for (const name of Object.keys(parts)) fire(name);
+    for (const name of Object.keys(parts)) notify(name);
   };
   return {
     get: (name) => (name in parts ? parts[/** @type {keyof typeof parts} */ (name)]() : name === "theme" ? theme() : undefined),
     set: (name, value) => {
-      if (name === "gesture") given = /** @type {Gesture} */ (value);
+      if (name === "gesture") pending = /** @type {Gesture} */ (value);
     },
     save_changes: () => {
-      const gesture = given;
-      given = null;
-      if (gesture) setTimeout(() => hear(/** @type {Sent} */ (gesture)), 0); // as from elsewhere: the sender is done first
+      const gesture = pending;
+      pending = null;
+      if (gesture) setTimeout(() => hear(/** @type {Sent} */ (gesture)), 0); // asynchronously, as from a kernel
     },
-    on: (event, listener) => void (heard[event] ??= new Set()).add(listener),
-    off: (event, listener) => void heard[event]?.delete(listener),
-    dress: () => fire("theme"),
+    on: (event, listener) => void (byEvent[event] ??= new Set()).add(listener),
+    off: (event, listener) => void byEvent[event]?.delete(listener),
+    dress: () => notify("theme"),
   };
 }
 
 /**
- * The text of a recording, gzipped in base64.
+ * Unpacks the recording, gzipped JSON in base64.
  * @param {string} packed
  * @returns {Promise<Recording>}
  */
@@ -217,19 +216,19 @@ async function unpack(packed) {
 }
 
 /**
- * Shows the recording of an element: its own script has it, its `data-ways` the ways to a live board.
+ * Shows the recording in an element's script; `data-ways` has the links to a live board.
  * @param {HTMLElement} element
  */
 async function show(element) {
   const packed = element.querySelector("script")?.textContent ?? "";
-  const theme = () => document.documentElement.dataset.theme ?? "auto"; // as the page's own switch says
+  const theme = () => document.documentElement.dataset.theme ?? "auto"; // follows the page's theme switch
   const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|").filter(Boolean) ?? [], theme });
   const place = document.createElement("div");
-  const inside = element.attachShadow({ mode: "open" }); // the page's styles are not the board's
+  const inside = element.attachShadow({ mode: "open" }); // isolates the board from the page's styles
   inside.append(place);
   BOARD.render({ model, el: place });
   new MutationObserver(() => model.dress()).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 }
 
 const page = /** @type {Document | undefined} */ (globalThis.document);
-for (const each of page?.querySelectorAll?.(".recorded-board") ?? []) show(/** @type {HTMLElement} */ (each));
+for (const element of page?.querySelectorAll?.(".recorded-board") ?? []) show(/** @type {HTMLElement} */ (element));

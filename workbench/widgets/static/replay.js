@@ -1,14 +1,14 @@
 // @ts-check
-// The replay of a propagation: a slider over its steps, and what the step did.
+// The propagation replay: a slider over its steps, and the effect of each step.
 
 import { all, h, painter, withCode } from "./dom.js";
 /** @import { Replay, ReplayLine, ReplaySteps } from "./types/table_cells.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 const DIRECTIONS = { forward: "↓", backward: "↑", across: "↔" };
-const ROUND = 450; // milliseconds between two steps of a replay that plays
+const STEP_MS = 450; // while playing
 
-/** The replay that stands in a place. @type {WeakMap<HTMLElement, ReturnType<typeof replayOf>>} */
+/** @type {WeakMap<HTMLElement, ReturnType<typeof replayOf>>} */
 const replayIn = new WeakMap();
 
 /**
@@ -38,7 +38,7 @@ export function paintReplay(wb, place, state) {
 function replayOf(wb, first) {
   let state = first, sending = 0, playing = 0;
   /** @type {number | null} */
-  let wanted = null; // the step that is to be asked for
+  let wanted = null; // the step to request next
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
   const slider = h("input", {
     type: "range",
@@ -71,19 +71,19 @@ function replayOf(wb, first) {
     else start();
   });
   const count = h("span", { class: "mono count" }), lines = h("div", { class: "did" });
-  const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({ block: "center" }));
+  const conflicts = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({ block: "center" }));
   /** @param {string} text */
-  const heading = (text) => all(wb.root, ".tables h3").find((each) => each.textContent === text);
+  const heading = (text) => all(wb.root, ".tables h3").find((element) => element.textContent === text);
   const element = h(
     "div",
     {},
-    h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count, met),
+    h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count, conflicts),
     lines,
   );
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step forward";
 
-  let placed = false; // whether the slider has been where the replay is: until then its value is the browser's
+  let placed = false; // the slider's initial value is the browser's, not the replay's
   const at = () => wanted ?? Number(slider.value);
   /** @param {number} step */
   const go = (step) => {
@@ -93,7 +93,7 @@ function replayOf(wb, first) {
     clearTimeout(sending);
     send();
   };
-  const send = () => { // the newest alone, and never two on the way
+  const send = () => { // sends only the latest value, with one request at a time
     if (wanted === null || !slider.isConnected) return;
     if (wb.root.dataset.busy === "true") {
       sending = setTimeout(send, 20);
@@ -114,7 +114,7 @@ function replayOf(wb, first) {
     playing = setInterval(() => {
       if (!slider.isConnected || at() >= state.last) pause();
       else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
-    }, ROUND);
+    }, STEP_MS);
     label();
   };
   const pause = () => {
@@ -149,9 +149,9 @@ function replayOf(wb, first) {
     placed = true;
     mark(at());
     label();
-    met.hidden = !now.conflicts;
-    met.textContent = `${now.conflicts} ↓`;
-    met.ariaLabel = `${now.conflicts}, below`;
+    conflicts.hidden = !now.conflicts;
+    conflicts.textContent = `${now.conflicts} ↓`;
+    conflicts.ariaLabel = `${now.conflicts}, below`;
     requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(
       ...(now.start ? [h("p", {}, ...withCode(now.start))] : []),
@@ -163,12 +163,12 @@ function replayOf(wb, first) {
 }
 
 /**
- * The graph follows the replay: a box that was just reached (its title begins with an arrow) comes into sight.
+ * Scrolls the box reached by this step (its title begins with an arrow) into view.
  * @param {Wb} wb
  */
 function showArrived(wb) {
   for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
-    const arrived = all(image, "title").find((each) => each.textContent.startsWith("→ "))?.parentElement;
+    const arrived = all(image, "title").find((title) => title.textContent.startsWith("→ "))?.parentElement;
     if (!arrived) continue;
     const box = arrived.getBoundingClientRect(), frame = image.getBoundingClientRect();
     /**

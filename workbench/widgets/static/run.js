@@ -1,5 +1,5 @@
 // @ts-check
-// The panels Compile and Run: start, watch, cancel; then what was found beside what was predicted.
+// The Compile and Run panels: start, progress, cancel, and measured results next to predictions.
 
 import { patchBlocks } from "./blocks.js";
 import { curvesOf } from "./curves.js";
@@ -14,7 +14,7 @@ import { factsOf, logOf, paintWords, progressOf, speaker } from "./work.js";
 /** @param {Wb} wb */
 export function compileSection(wb) {
   const target = h("span", { class: "muted target" });
-  const expect = () => wb.expect({ verb: "compile" }); // its process starts while the hand is on its way
+  const expect = () => wb.expect({ verb: "compile" }); // starts the process before the click
   const start = h("button", {
     class: "btn primary",
     type: "button",
@@ -37,7 +37,7 @@ export function compileSection(wb) {
     onclick: () => openTab(wb, "compared"),
   }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
-  /** @type {boolean | null} what the user set, until a state has it: one that is drawn before the answer would set it back */
+  /** @type {boolean | null} the user's choice until Python confirms it, because an older state would revert it */
   let chosen = null;
   const atRest = h("input", {
     type: "checkbox",
@@ -47,13 +47,13 @@ export function compileSection(wb) {
       wb.send({ verb: "compile_at_rest", on: chosen });
     },
   });
-  const rests = h("span", { class: "muted" }),
-    unasked = h(
+  const restNote = h("span", { class: "muted" }),
+    automatic = h(
       "label",
       { class: "at-rest", title: "Starts 2 s after the last edit when the machine is idle; the next edit cancels it." },
       atRest,
       "Compile automatically",
-      rests,
+      restNote,
     );
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
   const section = h(
@@ -61,7 +61,7 @@ export function compileSection(wb) {
     { class: "compile", ariaLabel: "Compile" },
     h("h2", {}, termLabel(wb, "Compile ahead of time")),
     h("div", { class: "buttons" }, start, cancel, compare, target),
-    unasked,
+    automatic,
     progress.bar,
     progress.stage,
     message,
@@ -78,11 +78,11 @@ export function compileSection(wb) {
     target.textContent = state.target;
     start.disabled = running && !state.unasked;
     cancel.hidden = !running;
-    unasked.hidden = !live.at_rest;
+    automatic.hidden = !live.at_rest;
     const on = live.at_rest?.on ?? false;
     if (on === chosen) chosen = null;
     atRest.checked = chosen ?? on;
-    rests.textContent = live.at_rest?.note ?? "";
+    restNote.textContent = live.at_rest?.note ?? "";
     compare.hidden = running || !state.facts.length;
     progress.paint(state);
     paintWords(message, of, state);
@@ -141,7 +141,7 @@ export function runSection(wb) {
   });
   /**
    * @param {LiveState} live
-   * @param {string} tab - the open one
+   * @param {string} tab - the open tab
    */
   const paint = (live, tab) => {
     const running = live.phase === "running";
@@ -156,7 +156,7 @@ export function runSection(wb) {
     curves.paint(live.curves);
     facts.paint(live.facts);
     log.paint(live.log);
-    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
+    paintResults(live.blocks.filter((block) => block.in_tab !== tab));
     speak(live.said);
   };
   return { section, results, paint };

@@ -1,7 +1,6 @@
 // @ts-check
-// Selection: whatever carries `data-subject` (a row, a mark of a picture) can be chosen, and is then marked in every view; what colleagues in
-// the same room have chosen is outlined in their colour, with their name.
-// A subject is the path of an argument, value or collective; `*` in it stands for the layer numbers of rows folded together.
+// Selection: elements with `data-subject` can be selected and are marked in every view, including colleagues' selections in their colours.
+// A subject is the path of an argument, value or collective; `*` matches the layer numbers of folded rows.
 
 import { all, around, targetOf } from "./dom.js";
 /** @import { Colleague, Marked, Wb } from "./types/board_context.d.ts" */
@@ -10,7 +9,7 @@ import { all, around, targetOf } from "./dom.js";
 const subjectPatterns = new Map();
 
 /**
- * `path` is the subject, or one of the layers folded in it.
+ * Whether `path` is the subject or one of the layers folded into it.
  * @param {string} subject
  * @param {string} path
  * @returns {boolean}
@@ -24,7 +23,7 @@ export function namesPath(subject, path) {
 }
 
 /**
- * A subject as a pattern: `*` is a layer's number.
+ * A subject as a regular expression: `*` matches a layer number.
  * @param {string} subject
  * @returns {RegExp}
  */
@@ -34,7 +33,7 @@ function patternOf(subject) {
 }
 
 /**
- * A path that is selected, one of a selected scope, or one that a selected line makes.
+ * Whether a path is selected, directly, by its scope or by its source line.
  * @param {Pick<Wb, "selected" | "linked">} wb
  * @param {string | undefined} subject
  * @returns {boolean}
@@ -46,23 +45,23 @@ export function isChosen(wb, subject) {
 }
 
 /**
- * After every paint: what is chosen carries the class, and each table has one row where the tab key stops.
+ * Marks the selection and sets one tab stop per table; called after every paint.
  * @param {Wb} wb
  * @param {string} selected
- * @param {boolean} [relinked] whether other paths come from it than before
+ * @param {boolean} [relinked] whether the paths of the selected line have changed
  */
 export function markChosen(wb, selected, relinked = false) {
   const moved = wb.selected !== selected || relinked;
   wb.selected = selected;
-  for (const each of all(wb.root, "[data-subject]")) {
-    const chosen = isChosen(wb, each.dataset.subject);
-    if (chosen === each.classList.contains("chosen")) continue;
-    each.classList.toggle("chosen", chosen);
-    if (chosen) each.setAttribute("aria-current", "true");
-    else each.removeAttribute("aria-current");
+  for (const element of all(wb.root, "[data-subject]")) {
+    const chosen = isChosen(wb, element.dataset.subject);
+    if (chosen === element.classList.contains("chosen")) continue;
+    element.classList.toggle("chosen", chosen);
+    if (chosen) element.setAttribute("aria-current", "true");
+    else element.removeAttribute("aria-current");
   }
-  for (const each of all(wb.root, ".image [data-opens]")) {
-    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
+  for (const element of all(wb.root, ".image [data-opens]")) {
+    element.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${element.dataset.opens}/`));
   }
   if (moved) wb.publish("selected", selected);
   for (const body of all(wb.root, "tbody")) {
@@ -84,7 +83,7 @@ function selectSubject(wb, element) {
 }
 
 /**
- * What was chosen is selected, unless somebody else knows what that does.
+ * Selects the subject unless a subscriber handles the pick.
  * @param {Wb} wb
  * @param {Marked} element
  */
@@ -93,7 +92,7 @@ function pick(wb, element) {
 }
 
 /**
- * Within a picture no mark takes the focus: the picture has it, and arrows walk over its marks.
+ * Pictures take the focus themselves; arrow keys move over their marks.
  * @param {Wb} wb
  * @param {Element} image
  * @param {KeyboardEvent} event
@@ -137,7 +136,7 @@ function walkRows(wb, row, event) {
 }
 
 /**
- * Arrows within a table: left and right over a row's buttons, up and down to the row before and after.
+ * Arrow keys in a table: left and right between a row's buttons, up and down between rows.
  * @param {Wb} wb
  * @param {KeyboardEvent} event
  * @returns {boolean}
@@ -161,21 +160,21 @@ function walkRow(wb, event) {
     { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling }[event.key]
   );
   if (!next || now < 0) return false;
-  const others = buttons(next);
-  (others[Math.min(now, others.length - 1)] ?? next).focus();
+  const targets = buttons(next);
+  (targets[Math.min(now, targets.length - 1)] ?? next).focus();
   return true;
 }
 
 /**
- * One handler for the whole card: what is drawn later needs none of its own.
+ * Delegated handlers for the card, so that redrawn elements need none.
  * @param {Wb} wb
  */
 export function makeSelectable(wb) {
   wb.root.addEventListener("click", (event) => {
     const at = targetOf(event);
     if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
-    const found = around(at, "[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") pick(wb, found); // text marked with the mouse is no click
+    const subject = around(at, "[data-subject]");
+    if (subject && String(getSelection?.() ?? "") === "") pick(wb, subject); // not while text is selected
   });
   wb.root.addEventListener("keydown", (event) => {
     const at = targetOf(event);
@@ -186,24 +185,24 @@ export function makeSelectable(wb) {
 }
 
 /**
- * After every paint: the rows and marks that a colleague has selected, and the dimension that one holds.
+ * Marks the rows and dimensions that colleagues have selected, hold or moved last; called after every paint.
  * @param {Wb} wb
  * @param {Colleague[]} colleagues
  */
 export function markColleagues(wb, colleagues) {
   if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
-  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
-    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
-    if (each.dataset.theirs === (theirs?.name ?? undefined)) continue;
-    each.classList.toggle("theirs", Boolean(theirs));
+  for (const element of all(wb.root, "[data-subject], .chip[data-chip]")) {
+    const theirs = colleagues.find((colleague) => isTheirs(colleague, element));
+    if (element.dataset.theirs === (theirs?.name ?? undefined)) continue;
+    element.classList.toggle("theirs", Boolean(theirs));
     if (theirs) {
-      each.dataset.theirs = theirs.name;
-      each.style.setProperty("--theirs", theirs.colour);
-      each.style.setProperty("--their-name", JSON.stringify(theirs.name)); // a text of CSS, for the first cell of a row
+      element.dataset.theirs = theirs.name;
+      element.style.setProperty("--theirs", theirs.colour);
+      element.style.setProperty("--their-name", JSON.stringify(theirs.name)); // a CSS string, for the first cell of a row
     } else {
-      delete each.dataset.theirs;
-      each.style.removeProperty("--theirs");
-      each.style.removeProperty("--their-name");
+      delete element.dataset.theirs;
+      element.style.removeProperty("--theirs");
+      element.style.removeProperty("--their-name");
     }
   }
 }
@@ -213,8 +212,8 @@ export function markColleagues(wb, colleagues) {
  * @param {HTMLElement} element
  * @returns {boolean}
  */
-function hasIt({ selected, hand }, element) {
+function isTheirs({ selected, hand, moved }, element) {
   const { subject, chip } = element.dataset;
-  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
+  if (chip) return [hand, moved].some((dim) => dim !== "" && chip.startsWith(`${dim}@`));
   return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The answer of the start panel: whether the model fits, and a row for each layout, which opens it on the board.
+// The answer of the start panel: whether the model fits, and a row per layout that opens on the board.
 
 import { h, withCode } from "./dom.js";
 /** @import { LayoutRow, SizingAnswer } from "./types/start.d.ts" */
@@ -53,9 +53,9 @@ export function drawSizing(wb, answer) {
       ? h(
         "details",
         { class: "notes" },
-        h("summary", {}, `${answer.notes.length} assumptions and notes`),
+        h("summary", {}, answer.notes.length === 1 ? "1 note" : `${answer.notes.length} assumptions and notes`),
         h("ul", {}, ...answer.notes.map((note) => h("li", {}, ...withCode(note)))),
       )
       : null,
-  ].filter((each) => each !== null);
+  ].filter((node) => node !== null);
 }

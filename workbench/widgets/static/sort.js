@@ -1,5 +1,5 @@
 // @ts-check
-// Tables sorted by a click on the head of a column: first the way one looks for (numbers from the largest), then the other, then as Python has them.
+// Sorts tables by a click on a column header: numbers descending first, then reversed, then Python's order.
 
 import { h } from "./dom.js";
 import { termLabel } from "./terms.js";
@@ -14,7 +14,6 @@ const DECIMAL = { "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
 const SECONDS = { s: 1, ms: 1e-3, "µs": 1e-6 };
 
 /**
- * What stands in a cell.
  * @param {Cell} cell
  * @returns {string}
  */
@@ -28,7 +27,7 @@ function cellText(cell) {
 }
 
 /**
- * What a cell is sorted by: a number with its unit (`12.3 MiB`, `4.20 µs`, `8.59 GFLOP`, `38%`), else its text.
+ * The sort key of a cell: a number scaled by its unit (`12.3 MiB`, `4.20 µs`, `8.59 GFLOP`, `38%`), else its text.
  * @param {Cell} cell
  * @returns {number | string}
  */
@@ -36,10 +35,10 @@ function sortValue(cell) {
   if (typeof cell === "object" && "stack" in cell) return sortValue(cell.stack[0]);
   if (typeof cell === "object" && "share" in cell) return cell.share;
   const text = cellText(cell);
-  const found = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
-  if (!found) return text === "–" ? 0 : text;
-  const number = Number(found[1].replace("−", "-").replaceAll(",", ""));
-  const unit = found[2];
+  const match = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
+  if (!match) return text === "–" ? 0 : text;
+  const number = Number(match[1].replace("−", "-").replaceAll(",", ""));
+  const unit = match[2];
   if (unit in SECONDS) return number * SECONDS[unit];
   if (/^[KMGTPE]?i?B(\/s)?$/.test(unit) && (unit.includes("i") || unit === "B")) return number * SCALES[unit[0] === "B" ? "" : unit[0]];
   return number * (DECIMAL[/^[kMGTPE](?=FLOP|B|$)/.exec(unit)?.[0] ?? ""]);
@@ -88,7 +87,7 @@ function nextSort(wb, head, column, first) {
 }
 
 /**
- * The head of a column. Its name may open the meaning of a term: then the arrow beside it sorts.
+ * A column header. If its name opens a glossary entry, a separate arrow sorts.
  * @param {Wb} wb
  * @param {Block} block
  * @param {Column} column
@@ -123,7 +122,7 @@ export function drawColumn(wb, block, column, place, head, again) {
 }
 
 /**
- * Says on the heads how the rows lie.
+ * Sets the sort arrows of the headers.
  * @param {Pick<Wb, "sorts">} wb
  * @param {Element} table
  * @param {string} head

@@ -1,5 +1,5 @@
 // @ts-check
-// The user's lines around the one that what is selected comes from. A line that made something can be selected itself.
+// The source lines around the origin of the selected value; a line that produced values can be selected.
 
 import { h, painter } from "./dom.js";
 /** @import { SourceState } from "./types/states.d.ts" */

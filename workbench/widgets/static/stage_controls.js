@@ -1,5 +1,5 @@
 // @ts-check
-// What is chosen of a pipeline: numbers, menus, sliders. `value`s are sent as they came.
+// Pipeline controls: numbers, selects, menus and sliders. `value`s are sent unchanged.
 
 import { h } from "./dom.js";
 import { openMenu } from "./menus.js";
@@ -7,7 +7,7 @@ import { termLabel } from "./terms.js";
 /** @import { Control } from "./types/pipeline.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-export const PIPELINE_ZONE = "#pipeline"; // as in stage_edits.py
+export const PIPELINE_ZONE = "#pipeline"; // matches stage_edits.py
 
 /**
  * @param {Wb} wb
@@ -25,7 +25,7 @@ export function sendStage(wb, change, value = "") {
  */
 export function drawControl(wb, control) {
   const id = `stage-${control.key}-${wb.view}`;
-  const made = { number: stageNumber, select: stageSelect, menu: stageMenu, slider: stageSlider, choice: stageChoice }[control.kind](
+  const elements = { number: stageNumber, select: stageSelect, menu: stageMenu, slider: stageSlider, choice: stageChoice }[control.kind](
     wb,
     control,
     id,
@@ -34,7 +34,7 @@ export function drawControl(wb, control) {
     "div",
     { class: `control by-${control.kind}`, data: { control: control.key } },
     h("label", { class: "label", id: `${id}-label`, htmlFor: id }, termLabel(wb, control.label)),
-    ...made,
+    ...elements,
   );
 }
 
@@ -104,26 +104,26 @@ function stageSelect(wb, control, id) {
   const select = h(
     "select",
     { id, class: "field", data: { focus: id }, onchange: () => sendStage(wb, control.key, select.value) },
-    ...control.options.map((each) =>
-      h("option", { value: each.value, selected: each.value === control.value, title: each.note }, each.label)
+    ...control.options.map((option) =>
+      h("option", { value: option.value, selected: option.value === control.value, title: option.note }, option.label)
     ),
   );
   return [select];
 }
 
 /**
- * A menu, for each schedule has a sentence of its own.
+ * A menu rather than a select, because each schedule has a description.
  * @param {Wb} wb
  * @param {Control} control
  * @param {string} id
  * @returns {HTMLElement[]}
  */
 function stageMenu(wb, control, id) {
-  const now = control.options.find((each) => each.value === control.value);
-  const items = control.options.map((each) => ({
-    label: each.label,
-    note: each.note,
-    gesture: { verb: "pipeline", change: control.key, value: each.value, zone: PIPELINE_ZONE },
+  const now = control.options.find((option) => option.value === control.value);
+  const items = control.options.map((option) => ({
+    label: option.label,
+    note: option.note,
+    gesture: { verb: "pipeline", change: control.key, value: option.value, zone: PIPELINE_ZONE },
   }));
   const button = h(
     "button",
@@ -146,14 +146,14 @@ function stageMenu(wb, control, id) {
 }
 
 /**
- * Only what divides the batch is on the slider.
+ * The slider offers only divisors of the batch size.
  * @param {Wb} wb
  * @param {Control} control
  * @param {string} id
  * @returns {HTMLElement[]}
  */
 function stageSlider(wb, control, id) {
-  const values = control.options.map((each) => each.value), at = values.indexOf(control.value);
+  const values = control.options.map((option) => option.value), at = values.indexOf(control.value);
   const shown = h("output", { class: "mono" }, control.value);
   const say = () => {
     const value = values[Number(range.value)];
@@ -182,20 +182,20 @@ function stageSlider(wb, control, id) {
  * @returns {HTMLElement[]}
  */
 function stageChoice(wb, control, id) {
-  /** @param {Control["options"][number]} each */
-  const radio = (each) =>
+  /** @param {Control["options"][number]} option */
+  const radio = (option) =>
     h(
       "label",
-      { title: each.note },
+      { title: option.note },
       h("input", {
         type: "radio",
         name: id,
-        value: each.value,
-        checked: each.value === control.value,
-        data: { focus: `${id}-${each.value}` },
-        onchange: () => sendStage(wb, control.key, each.value),
+        value: option.value,
+        checked: option.value === control.value,
+        data: { focus: `${id}-${option.value}` },
+        onchange: () => sendStage(wb, control.key, option.value),
       }),
-      h("span", {}, each.label),
+      h("span", {}, option.label),
     );
   const group = h("span", { class: "segments", role: "radiogroup" }, ...control.options.map(radio));
   group.setAttribute("aria-labelledby", `${id}-label`);

@@ -1,6 +1,5 @@
 // @ts-check
-// Columns of blocks, and the boundaries between them: the lower edge of each piece, pulled down it takes blocks of the next one, pushed up it
-// gives some away. While it is in the hand blocks move here; where it was let go, Python is told.
+// Drags the boundaries between pipeline stages: blocks move locally during the drag, and Python is told on release.
 
 import { all, around, h, keepingFocus, targetOf } from "./dom.js";
 import { PIPELINE_ZONE, sendStage } from "./stage_controls.js";
@@ -13,11 +12,11 @@ import { boundsOf, movedStarts, nearestEdge } from "./stage_edges.js";
 /** @type {StageBoard} */
 const NO_STAGES = { blocks: [], starts: [], stages: 1, chunks: 1, pieces: [], heads: [], skips: [], even: "" };
 
-/** How far a key moves a boundary. @type {Record<string, number>} */
+/** Blocks that a key moves a boundary. @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, PageDown: 4, PageUp: -4, Home: -Infinity, End: Infinity };
 
 /**
- * The stages and their blocks. `preview` shows what a try of the boundary in the hand would give.
+ * The stages and their blocks. `preview` shows the figures of the boundary being dragged.
  * @param {Wb} wb
  * @param {(blocks: Block[]) => void} preview
  */
@@ -29,10 +28,10 @@ export function stageColumns(wb, preview) {
   /** @type {number[]} */
   let starts = [];
   const draw = () => keepingFocus(wb.root, columns, () => columns.replaceChildren(...drawColumns(state, starts)));
-  /** @param {StageBoard} told */
-  const paint = (told) => {
-    state = told;
-    starts = [...told.starts];
+  /** @param {StageBoard} next */
+  const paint = (next) => {
+    state = next;
+    starts = [...next.starts];
     draw();
     skips.replaceChildren(...drawSkips(state));
   };
@@ -91,16 +90,16 @@ export function stageColumns(wb, preview) {
       send(piece);
     } else wb.say("End of range: each stage keeps at least one block.");
   });
-  /** @param {StageBoard} told */
-  const heads = (told) =>
+  /** @param {StageBoard} next */
+  const heads = (next) =>
     all(columns, ".stagehead").forEach((head, device) => {
-      if (told.heads[device]) head.replaceWith(drawStageHead(told.heads[device]));
+      if (next.heads[device]) head.replaceWith(drawStageHead(next.heads[device]));
     });
   return { element, skips, paint, heads, restore };
 }
 
 /**
- * The columns hold the pointer, not the edge: that is drawn anew at each step.
+ * The columns capture the pointer, because each step redraws the edge.
  * @param {Wb} wb
  * @param {HTMLElement} columns
  * @param {PointerEvent} event
@@ -109,11 +108,11 @@ export function stageColumns(wb, preview) {
 function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, send, restore, preview }) {
   const first = start(), heights = state.blocks.map((block) => blockHeight(block)), from = event.clientY;
   /** @type {number | null} */
-  let asked = null; // the start that Python was last asked to try
+  let requested = null; // start of the last preview request
   const tries = () => {
-    if (wb.root.dataset.busy === "true" || start() === (asked ?? first)) return;
-    asked = start();
-    wb.send({ verb: "try_boundary", value: `${piece} ${state.blocks[asked].path}`, zone: PIPELINE_ZONE });
+    if (wb.root.dataset.busy === "true" || start() === (requested ?? first)) return;
+    requested = start();
+    wb.send({ verb: "try_boundary", value: `${piece} ${state.blocks[requested].path}`, zone: PIPELINE_ZONE });
   };
   wb.whileDragging = (table) => {
     preview(table.blocks);
@@ -132,7 +131,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, s
     if (last.type === "pointerup" && start() !== first) send();
     else {
       restore();
-      if (asked !== null) wb.send({ verb: "try_boundary", value: "", zone: PIPELINE_ZONE });
+      if (requested !== null) wb.send({ verb: "try_boundary", value: "", zone: PIPELINE_ZONE });
     }
     wb.paint();
   };

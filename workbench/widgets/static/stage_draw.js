@@ -1,17 +1,17 @@
 // @ts-check
-// Columns of blocks: a column a stage, in it its pieces, and the boundaries between them.
+// Draws a column per stage, with its pieces and the boundaries between them.
 
 import { h } from "./dom.js";
 /** @import { Run, StageBlock, StageBoard, StageHead } from "./types/pipeline.d.ts" */
 
 const EVEN_PX = 168; // height of an even share of the work
-const LEAST_NAMED = 15, LEAST_PX = 3;
+const MIN_LABEL_PX = 15, MIN_PX = 3;
 
 /**
  * @param {Pick<StageBlock, "height">} block
  * @returns {number}
  */
-export const blockHeight = (block) => Math.max(block.height * EVEN_PX, LEAST_PX);
+export const blockHeight = (block) => Math.max(block.height * EVEN_PX, MIN_PX);
 
 /**
  * @param {StageBoard} state
@@ -77,20 +77,20 @@ function drawPiece(state, piece, from, to) {
     "div",
     { class: "piece", data: { piece: String(piece) } },
     state.chunks > 1 ? h("div", { class: "chunk" }, `chunk ${Math.floor(piece / state.stages)}`) : null,
-    ...folded(blocks).map(drawRun),
+    ...mergeLow(blocks).map(drawRun),
     edge,
   );
 }
 
 /**
- * Neighbours that are too low for a name of their own have one together: layers apart from what is none of them.
+ * Merges neighbours too low for a label; layers and other blocks are merged separately.
  * @param {StageBlock[]} blocks
  * @returns {Run[]}
  */
-function folded(blocks) {
+function mergeLow(blocks) {
   const runs = [];
   for (const block of blocks) {
-    const low = blockHeight(block) < LEAST_NAMED, last = runs.at(-1);
+    const low = blockHeight(block) < MIN_LABEL_PX, last = runs.at(-1);
     if (low && last?.low && (last.blocks[0].alike === block.alike || (!last.blocks[0].alike.includes("*") && !block.alike.includes("*")))) {
       last.blocks.push(block);
     } else runs.push({ low, blocks: [block] });
@@ -99,7 +99,7 @@ function folded(blocks) {
 }
 
 /**
- * @param {Run} given
+ * @param {Run} run
  * @returns {HTMLElement}
  */
 function drawRun({ low, blocks }) {
@@ -109,7 +109,7 @@ function drawRun({ low, blocks }) {
     return slice;
   });
   if (!low) return slices[0];
-  const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= LEAST_NAMED;
+  const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= MIN_LABEL_PX;
   const [one, end] = [blocks[0].path, blocks[blocks.length - 1].path];
   const name = blocks.length > 1
     ? (blocks[0].alike === blocks[blocks.length - 1].alike ? `${one}–${end.slice(end.lastIndexOf("/") + 1)}` : `${one} … ${end}`)

@@ -1,5 +1,5 @@
 // @ts-check
-// The stage board: what is chosen of a pipeline, its figures, and a column a stage with its blocks. Python decides; `value`s are sent as they came.
+// The stage board: pipeline controls, figures, and a column per stage with its blocks; Python decides. `value`s are sent unchanged.
 
 import { around, drawProblem, h, isShown, keepingFocus, one, painter, withCode } from "./dom.js";
 import { paintPicture } from "./picture.js";
@@ -12,11 +12,11 @@ import { termLabel } from "./terms.js";
 /** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-/** What a place keeps of its pipeline: its parts, and how a boundary goes back. @type {WeakMap<Element, ReturnType<typeof makePipeline>>} */
+/** The pipeline of each container. @type {WeakMap<Element, ReturnType<typeof makePipeline>>} */
 const pipelineIn = new WeakMap();
 
 /**
- * The place is kept while the tab is open: its parts are painted apart, so that what did not change keeps the hand and the focus.
+ * Keeps the container while the tab is open; parts are painted separately, so that unchanged ones keep the pointer and the focus.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {PipelineTab} state
@@ -29,7 +29,7 @@ export function paintPipeline(wb, place, state) {
 }
 
 /**
- * A part of the tab: `pick` says what it shows, `undefined` where it is not shown; it is painted when that is new.
+ * A part of the tab, painted when the state selected by `pick` changes and hidden while it is `undefined`.
  * @template T
  * @param {HTMLElement} element
  * @param {(state: PipelineTab) => T | undefined} pick
@@ -46,7 +46,7 @@ function part(element, pick, draw) {
 }
 
 /**
- * What a pick of the pipeline shows, where there is one.
+ * Applies `pick` to the pipeline, if there is one.
  * @template T
  * @param {(state: PipelineState) => T} pick
  * @returns {(state: PipelineTab) => T | undefined}
@@ -72,7 +72,7 @@ function makePipeline(wb, place) {
   const paintControls = part(
     controls,
     (state) => (state.kind === "none" ? undefined : state.controls),
-    (told) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...told.map((each) => drawControl(wb, each)), drawRemove(wb))),
+    (rows) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...rows.map((row) => drawControl(wb, row)), drawRemove(wb))),
   );
   const paintProblem = part(
     problem,
@@ -81,22 +81,22 @@ function makePipeline(wb, place) {
   );
   const paintFigures = part(
     figures,
-    ofPipeline((state) => ({ told: state.figures, nominal: state.nominal })),
-    ({ told, nominal }) =>
-      figures.replaceChildren(...told.map((each) => drawStageFigure(wb, each)), nominal ? h("p", { class: "muted nominal" }, nominal) : ""),
+    ofPipeline((state) => ({ rows: state.figures, nominal: state.nominal })),
+    ({ rows, nominal }) =>
+      figures.replaceChildren(...rows.map((row) => drawStageFigure(wb, row)), nominal ? h("p", { class: "muted nominal" }, nominal) : ""),
   );
   const paintBalances = part(
     below,
     ofPipeline((state) => state.balances),
-    (told) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...told.map((each) => drawBalance(wb, each)))),
+    (rows) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...rows.map((balance) => drawBalance(wb, balance)))),
   );
   const paintBoard = part(board.element, ofPipeline((state) => state.board), board.paint);
   /** @param {PipelineTab} state */
-  const paintUnplaced = (state) => { // a boundary stays where it was put until the table of its answer is here
+  const paintUnplaced = (state) => { // keep the dropped boundary until the answer's table arrives
     if (!wb.placed) paintBoard(state);
   };
   /** @param {Block[]} blocks */
-  const preview = ([{ stages: state }, below]) => { // while a boundary is in the hand
+  const preview = ([{ stages: state }, below]) => { // during a drag
     if (state?.kind !== "pipeline") return;
     paintFigures(state);
     board.heads(state.board);
@@ -113,7 +113,7 @@ function makePipeline(wb, place) {
 /**
  * @param {Wb} wb
  * @param {HTMLElement} parent
- * @param {Pick<Invitation, "about" | "problem" | "button" | "choices">} given
+ * @param {Pick<Invitation, "about" | "problem" | "button" | "choices">} invitation
  */
 function drawInvitation(wb, parent, { about, problem, button, choices }) {
   parent.replaceChildren(
@@ -175,26 +175,26 @@ function drawStageFigure(wb, figure) {
 
 /**
  * @param {Wb} wb
- * @param {BalanceWay} each
+ * @param {BalanceWay} balance
  * @returns {HTMLElement}
  */
-function drawBalance(wb, each) {
+function drawBalance(wb, balance) {
   return h(
     "div",
     { class: "way" },
     h("button", {
       class: "btn",
       type: "button",
-      ariaPressed: String(each.on),
-      data: { focus: `balance-${each.key}`, balance: each.key },
-      onclick: () => sendStage(wb, each.key),
-    }, each.label),
-    h("span", { class: "muted" }, each.note),
+      ariaPressed: String(balance.on),
+      data: { focus: `balance-${balance.key}`, balance: balance.key },
+      onclick: () => sendStage(wb, balance.key),
+    }, balance.label),
+    h("span", { class: "muted" }, balance.note),
   );
 }
 
 /**
- * What was refused stands under the controls until it is dismissed or something else is done.
+ * A refusal stays below the controls until it is dismissed or the next edit.
  * @param {Wb} wb
  * @param {Refusal | null} refusal
  * @param {number} seq
@@ -203,9 +203,9 @@ export function paintStageRefusal(wb, refusal, seq) {
   const place = one(wb.root, ".refusedhere");
   if (!place) return;
   const mine = refusal?.zone === PIPELINE_ZONE ? refusal : null;
-  const told = mine ? `${seq}` : "";
-  if ((place.dataset.told ?? "") === told) return;
-  place.dataset.told = told;
+  const shown = mine ? `${seq}` : "";
+  if ((place.dataset.told ?? "") === shown) return;
+  place.dataset.told = shown;
   place.replaceChildren(...(mine ? [drawRefusal(wb, mine)] : []));
   const pipeline = around(place, ".pipeline");
   if (pipeline) pipelineIn.get(pipeline)?.restore();

@@ -1,16 +1,16 @@
 // @ts-check
-// The start panel: what is sharded, on which machines, and a row for each layout that opens on the board.
+// The start panel: model, machines, and a row per layout that opens on the board.
 
-import { drawProblem, h, keepingFocus, painter } from "./dom.js";
+import { drawProblem, h, keepingFocus, painter, withCode } from "./dom.js";
 import { drawSizing } from "./sizing_answer.js";
-import { drawFunctions, drawLessons, drawRecent } from "./start_lists.js";
+import { drawConfigs, drawFunctions, drawLessons, drawRecent } from "./start_lists.js";
 import { waitLine } from "./wait_line.js";
 import { zooPicker } from "./zoo_picker.js";
 /** @import { OpenStart, SizingAnswer, StartState } from "./types/start.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
-const MOST_FILE = 1 << 20; // what is larger is no configuration and no plan, and is not read
+const MAX_FILE_BYTES = 1 << 20; // larger files are rejected unread
 
 /**
  * @param {Wb} wb
@@ -18,11 +18,11 @@ const MOST_FILE = 1 << 20; // what is larger is no configuration and no plan, an
  */
 async function readStartFile(wb, file) {
   if (!file) return;
-  wb.send({ verb: "start_file", name: file.name, text: file.size > MOST_FILE ? null : await file.text() });
+  wb.send({ verb: "start_file", name: file.name, text: file.size > MAX_FILE_BYTES ? null : await file.text() });
 }
 
 /**
- * A `config.json` or a plan, chosen or dropped on the panel.
+ * Opens a `config.json` or a plan, selected or dropped.
  * @param {Wb} wb
  * @param {HTMLElement} panel
  */
@@ -67,7 +67,7 @@ function fileDrop(wb, panel) {
 }
 
 /**
- * The second choice: machines, and what a step is given.
+ * The second step: machines and the step's input sizes.
  * @param {Wb} wb
  */
 function machinesForm(wb) {
@@ -102,7 +102,7 @@ function machinesForm(wb) {
     h("label", { title: "Tokens of a sequence, 8k or 8192" }, h("span", { class: "muted" }, "Sequence"), tokens),
     h("label", { class: "check" }, decode, h("span", {}, "Decoding step, not training")),
   );
-  const ask = h("button", { class: "btn primary", type: "submit", data: { focus: "start-ask" } }, "Does it fit?");
+  const submit = h("button", { class: "btn primary", type: "submit", data: { focus: "start-ask" } }, "Does it fit?");
   const form = h(
     "form",
     {
@@ -113,7 +113,7 @@ function machinesForm(wb) {
         sendAll();
       },
     },
-    h("div", { class: "line" }, on, ask),
+    h("div", { class: "line" }, on, submit),
     list,
     quick,
     workload,
@@ -159,22 +159,24 @@ export function startSection(wb) {
   const section = h("section", { class: "start", ariaLabel: "New plan", hidden: true });
   const zoo = zooPicker(wb), machines = machinesForm(wb), wait = waitLine(wb, "stop_start");
   const chosen = h("div", { class: "chosen-model", hidden: true }), choices = h("div", { class: "model-choices" });
-  const functions = h("div", { class: "functions" }), answer = h("div", { class: "sizing" }), problem = h("div", { class: "problem" });
+  const inFolder = h("div", { class: "functions" }), answer = h("div", { class: "sizing" }), problem = h("div", { class: "problem" });
   const recent = h("div", { class: "recent" }), lessons = h("div", { class: "lessons" });
   const back = h(
     "button",
     { class: "btn", type: "button", data: { focus: "start-back" }, onclick: () => wb.send({ verb: "new_plan", open: false }) },
     "Go to the board",
   );
-  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), functions);
+  const title = h("h1", {});
+  const two = h(
+    "div",
+    { class: "two-choices" },
+    h("div", { class: "start-step" }, h("h2", {}, "1 Model"), chosen, choices),
+    h("div", { class: "start-step" }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer),
+  );
+  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), inFolder);
   section.append(
-    h("header", {}, h("h1", {}, "What do you want to shard?"), back),
-    h(
-      "div",
-      { class: "two-choices" },
-      h("div", { class: "start-step" }, h("h2", {}, "1 Model"), chosen, choices),
-      h("div", { class: "start-step" }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer),
-    ),
+    h("header", {}, title, back),
+    two,
     h("footer", {}, recent, lessons),
   );
   /** @type {Paint<OpenStart["model"]>} */
@@ -188,25 +190,33 @@ export function startSection(wb) {
       data: { focus: "start-other" },
       onclick: () => wb.send({ verb: "choose_model", model: "" }),
     }, "Choose another");
-    chosen.replaceChildren(h("b", {}, model.title), h("span", { class: "muted" }, model.about), other);
+    chosen.replaceChildren(h("b", {}, model.title), h("span", { class: "muted" }, ...withCode(model.about)), other);
     machines.on.focus({ preventScroll: true });
   });
   /** @type {Paint<SizingAnswer | null>} */
   const paintAnswer = painter((state) =>
     keepingFocus(wb.root, answer, () => answer.replaceChildren(...(state ? drawSizing(wb, state) : [])))
   );
-  /** @type {Paint<{ told: { message: string; ways_out: string[] } | null; seq: number }>} */
-  const paintProblem = painter(({ told }) =>
+  /** @type {Paint<{ failure: { message: string; ways_out: string[] } | null; missing: string; seq: number }>} */
+  const paintProblem = painter(({ failure, missing }) =>
     problem.replaceChildren(
-      ...(told ? [h("div", { class: "told bad", role: "alert" }, ...drawProblem(told).filter((each) => each !== null))] : []),
+      ...(failure ? [h("div", { class: "told bad", role: "alert" }, ...drawProblem(failure).filter((node) => node !== null))] : []),
+      ...(missing && !failure ? [h("p", { class: "muted", role: "status" }, missing)] : []),
     )
   );
-  /** @type {Paint<OpenStart["functions"]>} */
-  const paintFunctions = painter((state) => functions.replaceChildren(...drawFunctions(wb, state)));
+  /** @type {Paint<Pick<OpenStart, "configs" | "functions">>} */
+  const paintFolder = painter((state) =>
+    inFolder.replaceChildren(...drawConfigs(wb, state.configs), ...drawFunctions(wb, state.functions))
+  );
   /** @type {Paint<OpenStart["recent"]>} */
   const paintRecent = painter((state) => recent.replaceChildren(...drawRecent(state)));
-  /** @type {Paint<OpenStart["lessons"]>} */
-  const paintLessons = painter((state) => lessons.replaceChildren(...drawLessons(state)));
+  /** @type {Paint<{ courses: OpenStart["lessons"]; alone: boolean }>} */
+  const paintLessons = painter(({ courses, alone }) => {
+    two.hidden = recent.hidden = alone;
+    lessons.classList.toggle("alone", alone);
+    title.textContent = alone ? "Lessons" : "What do you want to shard?";
+    lessons.replaceChildren(...drawLessons(wb, courses, alone));
+  });
   /**
    * @param {StartState | null} state
    * @param {Refusal | null} refusal
@@ -220,14 +230,14 @@ export function startSection(wb) {
     zoo.paint({ zoo: state.zoo, abouts: state.abouts });
     machines.paint(state);
     paintChosen(state.model);
-    paintFunctions(state.functions);
+    paintFolder({ configs: state.configs, functions: state.functions });
     paintRecent(state.recent);
-    paintLessons(state.lessons);
-    paintProblem({ told: refusal ?? state.problem, seq });
+    paintLessons({ courses: state.lessons, alone: state.only_lessons });
+    paintProblem({ failure: refusal ?? state.problem, missing: state.missing, seq });
     wait.paint(state.work);
     paintAnswer(state.answer);
     section.dataset.waiting = String(Boolean(state.work));
-    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({ preventScroll: true })); // once it is on the page
+    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({ preventScroll: true })); // after the panel is attached
   };
   return { section, paint };
 }

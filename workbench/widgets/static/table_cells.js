@@ -1,5 +1,5 @@
 // @ts-check
-// Cells and rows of tables: each kind of cell by what it carries.
+// Table rows, and a renderer for each kind of cell.
 
 import { h, withCode } from "./dom.js";
 import { askWhy, drawAsked, termLabel } from "./terms.js";
@@ -68,13 +68,13 @@ function drawStack(wb, cell) {
   return h(
     "div",
     { class: "stack", title: cell.title ?? "" },
-    ...cell.stack.map((each) => {
-      const { lead, beside } = typeof each === "string" ? {} : each;
+    ...cell.stack.map((part) => {
+      const { lead, beside } = typeof part === "string" ? {} : part;
       return h(
         "div",
         {},
         lead ? h("span", { class: "lead muted" }, lead, " ") : null,
-        drawCell(wb, each),
+        drawCell(wb, part),
         beside ? h("span", { class: "beside" }, beside) : null,
       );
     }),
@@ -100,19 +100,19 @@ function drawTerms(wb, cell) {
  * @returns {HTMLElement}
  */
 function drawActs(wb, cell) {
-  /** @param {ActsCell["acts"][number]} each */
-  const act = (each) =>
+  /** @param {ActsCell["acts"][number]} action */
+  const act = (action) =>
     h("button", {
       class: "btn small",
       type: "button",
-      title: each.title ?? "",
-      data: { focus: each.focus ?? `act ${each.label}` },
+      title: action.title ?? "",
+      data: { focus: action.focus ?? `act ${action.label}` },
       onclick: (event) => {
-        if (each.gesture.verb === "why") {
-          askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));
-        } else wb.send(each.gesture);
+        if (action.gesture.verb === "why") {
+          askWhy(wb, action.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));
+        } else wb.send(action.gesture);
       },
-    }, each.label);
+    }, action.label);
   return h("span", { class: "acts" }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
 }
 
@@ -175,9 +175,9 @@ function drawPair(cell) {
    * @param {string} name
    */
   const bar = (share, name) => {
-    const bit = h("i", { class: name });
-    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
-    return bit;
+    const slice = h("i", { class: name });
+    slice.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
+    return slice;
   };
   return h("span", { class: `pair ${cell.tone}`, ariaHidden: "true" }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
 }
@@ -185,15 +185,15 @@ function drawPair(cell) {
 /**
  * @param {Wb} wb
  * @param {Fold} fold
- * @param {string} what
+ * @param {string} label
  * @returns {HTMLElement}
  */
-function drawFold(wb, fold, what) {
+function drawFold(wb, fold, label) {
   return h("button", {
     class: "fold",
     type: "button",
     ariaExpanded: String(fold.open),
-    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
+    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${label}`,
     tabIndex: -1,
     data: { focus: `fold ${fold.key}` },
     onclick: () => wb.send({ verb: "fold", key: fold.key }),
@@ -204,7 +204,7 @@ function drawFold(wb, fold, what) {
  * @param {Wb} wb
  * @param {Column[]} columns
  * @param {Row} row
- * @param {{ title: string; note: string }} given
+ * @param {{ title: string; note: string }} cell
  * @returns {HTMLElement}
  */
 function drawSection(wb, columns, row, { title, note }) {

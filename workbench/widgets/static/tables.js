@@ -1,9 +1,9 @@
 // @ts-check
-// The tables under the board, the tabs of views and of their sections, and the search.
+// The tables under the board: tabs of views and sections, and search.
 
 import { patchBlocks } from "./blocks.js";
 import { removeCharts } from "./chart.js";
-import { all, h, keepingFocus, one, painter } from "./dom.js";
+import { all, h, keepingFocus, one, painter, patch } from "./dom.js";
 import { paintFind } from "./find.js";
 import { paintFound } from "./found.js";
 import { drawLine } from "./picking.js";
@@ -12,15 +12,20 @@ import { paintReplay } from "./replay.js";
 import { paintPipeline } from "./stages.js";
 import { drawChips, SEARCHES, tensorBar } from "./tensors.js";
 import { stayWide } from "./widen.js";
-/** @import { BlockDrawers } from "./types/table_cells.d.ts" */
+/** @import { Block, BlockDrawers } from "./types/table_cells.d.ts" */
 /** @import { StagesState, Tab, TableState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
-/** What only the sections draw, of what blocks show. @type {BlockDrawers} */
+/** Drawers of cells that the block layer does not know. @type {BlockDrawers} */
 export const BLOCK_DRAWERS = {
   chips: drawChips,
   line: drawLine,
   parts: [
+    {
+      field: "picker",
+      place: "tensor-picker",
+      paint: (wb, place, { picker }) => picker && patch(place, [{ key: "tensor", ...picker }], (state) => drawPicker(wb, state)),
+    },
     { field: "replay", place: "replay", paint: (wb, place, { replay }) => replay && paintReplay(wb, place, replay) },
     {
       field: "picture",
@@ -38,11 +43,26 @@ export const BLOCK_DRAWERS = {
   removePicture: removeCharts,
 };
 
-/** A row of tabs: the views, or the sections of one of them. @typedef {"view" | "tab"} Row */
+/**
+ * The tensor that the picture shows.
+ * @param {Wb} wb
+ * @param {NonNullable<Block["picker"]>} picker
+ */
+function drawPicker(wb, { options, chosen }) {
+  const choices = options.map(({ value, label }) => h("option", { value, selected: value === chosen }, label));
+  const select = h("select", {
+    class: "field",
+    data: { focus: "picker" },
+    onchange: () => wb.send({ verb: "select", path: select.value }),
+  }, ...choices);
+  return h("label", {}, h("span", { class: "label" }, "Tensor"), " ", select);
+}
+
+/** A row of tabs: views, or the sections of one view. @typedef {"view" | "tab"} Row */
 
 /**
- * New numbers on the tabs that are there; says whether these are the same tabs. Drop changes no more of them, and drawing them anew would
- * move the focus and lay out the page.
+ * Updates the numbers of existing tabs; returns whether the tabs are the same. A drop changes only numbers, and a redraw would move the
+ * focus and cause a layout.
  * @param {HTMLElement} parent
  * @param {Tab[]} tabs
  * @returns {boolean}
@@ -109,7 +129,7 @@ function drawTabs(wb, parent, tabs, row) {
 }
 
 /**
- * The chosen tab, into the part of the strip that is seen: it may be wider than the card.
+ * Scrolls the selected tab into view in its strip.
  * @param {HTMLElement} strip
  * @param {HTMLElement} tab
  */
@@ -119,22 +139,22 @@ function showTab(strip, tab) {
 }
 
 /**
- * The stages of a pipeline: all, or one that every tab then is about.
+ * The pipeline stage selector, which applies to every tab.
  * @param {Wb} wb
  * @param {HTMLElement} parent
  * @param {StagesState | null} state
  */
 function drawStages(wb, parent, state) {
   parent.hidden = state === null;
-  const buttons = state?.options.map((each) =>
+  const buttons = state?.options.map((option) =>
     h("button", {
       type: "button",
       class: "choice",
-      title: each.title,
-      ariaPressed: String(each.value === state.chosen),
-      data: { focus: `show-stage-${each.value}` },
-      onclick: () => wb.send({ verb: "show_stage", stage: each.value }),
-    }, each.label)
+      title: option.title,
+      ariaPressed: String(option.value === state.chosen),
+      data: { focus: `show-stage-${option.value}` },
+      onclick: () => wb.send({ verb: "show_stage", stage: option.value }),
+    }, option.label)
   ) ?? [];
   parent.replaceChildren(h("span", { class: "label" }, "Stage"), h("div", { class: "choices" }, ...buttons));
 }
@@ -176,15 +196,15 @@ export function tablesSection(wb) {
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? ["", ""];
     search.hidden = state.search === null;
-    targets.bar.classList.toggle("bare", search.hidden); // other tabs show in it what was refused alone
+    targets.bar.classList.toggle("bare", search.hidden); // other tabs use the bar only for refusals
     if (section.dataset.tab !== state.tab) {
       search.value = state.search ?? "";
       Object.assign(search, { placeholder, ariaLabel: label });
     }
-    const turned = section.dataset.tab !== state.tab;
+    const tabChanged = section.dataset.tab !== state.tab;
     section.dataset.tab = state.tab;
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
-    if (turned) scroll.scrollTop = 0; // another table begins at its top
+    if (tabChanged) scroll.scrollTop = 0; // a new table starts at its top
   });
   return {
     section,
@@ -197,7 +217,7 @@ export function tablesSection(wb) {
 }
 
 /**
- * A tab that is opened from afar: in a narrow cell it lies above.
+ * Scrolls to a tab opened from another part of the board.
  * @param {Wb} wb
  * @param {string} tab
  */

@@ -1,6 +1,6 @@
 // @ts-check
-// The tables of tensors and values: dimensions as chips that can be dropped on a mesh axis, folded layers, and the row of targets above.
-// Such a chip is `lazy`: where it may go and what its menu offers is asked of Python when it is taken (`menus.js`).
+// The tensor and value tables: dimensions as draggable chips, folded layers, and the row of drop targets.
+// These chips are `lazy`: their legal targets and menu are requested from Python when picked up (`menus.js`).
 
 import { makeDraggable } from "./chip_input.js";
 import { drawMarks } from "./chips.js";
@@ -21,7 +21,7 @@ export const SEARCHES = {
 const NAMELESS = ["", "_"];
 
 /**
- * What a table's chip is to the hand. `source` is the axis that was gripped, or `*` for the dimension with all its axes.
+ * A table chip to pick up. `source` is the gripped axis, or `*` for the dimension with all its axes.
  * @param {ChipsCell} cell
  * @param {Dimension} dim
  * @param {string} [source]
@@ -54,7 +54,7 @@ export function drawChips(wb, cell) {
     "span",
     { class: "dims" },
     ...cell.chips.map((dim) => drawDim(wb, cell, dim)),
-    cell.own ? drawOwn(wb, cell) : null,
+    cell.own ? drawOverride(wb, cell) : null,
     ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)),
   );
 }
@@ -109,13 +109,13 @@ function drawDim(wb, cell, dim) {
 }
 
 /**
- * It lies in its own way: said by which override or constraint, and taken back with a click.
+ * The override or constraint that shards this tensor; a click removes it.
  * @param {Wb} wb
  * @param {ChipsCell} cell
  * @returns {HTMLElement}
  */
-function drawOwn(wb, cell) {
-  const [what, pattern] = [cell.own.split(" ")[0], cell.own.slice(cell.own.indexOf(" ") + 1)];
+function drawOverride(wb, cell) {
+  const [kind, pattern] = [cell.own.split(" ")[0], cell.own.slice(cell.own.indexOf(" ") + 1)];
   const back = cell.of === "value" ? "Remove the constraint" : "Remove the override";
   return h(
     "button",
@@ -123,8 +123,8 @@ function drawOwn(wb, cell) {
       class: "own",
       type: "button",
       tabIndex: -1,
-      title: `${what} ${pattern}. ${back}`,
-      ariaLabel: `${what} ${pattern}. ${back}`,
+      title: `${kind} ${pattern}. ${back}`,
+      ariaLabel: `${kind} ${pattern}. ${back}`,
       data: { focus: `own ${cell.path}` },
       onclick: () => wb.send({ verb: "by_rules", of: cell.of, path: cell.path, rank: cell.chips.length, zone: "tables" }),
     },
@@ -156,7 +156,7 @@ function drawTag(wb, tag) {
 }
 
 /**
- * Over the table: where a chip may be dropped without going up to the board, and what a drop changes.
+ * Drop targets above the table, with previews, so that the user need not scroll to the board.
  * @param {Wb} wb
  */
 export function tensorBar(wb) {
@@ -192,7 +192,7 @@ export function tensorBar(wb) {
           data: { focus: `only ${only}` },
           onclick: () => {
             wb.only = only;
-            for (const each of all(bar, ".choice")) each.ariaPressed = String(each.dataset.focus === `only ${only}`);
+            for (const button of all(bar, ".choice")) button.ariaPressed = String(button.dataset.focus === `only ${only}`);
           },
         }, label);
       bar.replaceChildren(

@@ -1,5 +1,5 @@
 // @ts-check
-// What can be asked where it stands: what a word means (GLOSSARY, from Python), and what a number is made of.
+// Explanations in place: glossary terms (GLOSSARY, from Python) and the components of a number.
 
 import { h, withCode } from "./dom.js";
 import { closeMenu, placeMenu } from "./popup.js";
@@ -44,7 +44,7 @@ const drawLink = (address, text) => h("a", { href: address, target: "_blank", re
 const drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `“${title}” ↗`) : h("i", {}, `“${title}”`));
 
 /**
- * A label that has a meaning to tell is a button; the dotted line under it says so.
+ * A label with a glossary entry is a button, marked by a dotted underline.
  * @param {Wb} wb
  * @param {string} text
  * @param {string} [key]
@@ -117,7 +117,7 @@ export function drawAsk(wb, of, about) {
 }
 
 /**
- * A number that can be asked is a button that looks like a number.
+ * A number with an explanation is a button styled as a number.
  * @param {Wb} wb
  * @param {AskedCell} cell
  * @returns {HTMLElement}

@@ -1,5 +1,5 @@
 // @ts-check
-// Light, dark, or as the surroundings are. What a person chose on this page is remembered where the browser allows it.
+// Light, dark or automatic theme, stored in the browser.
 
 import { dressCharts } from "./chart.js";
 import { h, one } from "./dom.js";
@@ -7,10 +7,10 @@ import { remember, remembered } from "./browser_storage.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const THEMES = ["auto", "light", "dark"];
-const REMEMBERED = "workbench.theme";
+const STORAGE_KEY = "workbench.theme";
 
 /**
- * The theme that the surroundings declare: JupyterLab, VS Code (whose high contrast is dark unless it says light) and Colab.
+ * The host's theme: JupyterLab, VS Code (where high contrast counts as dark unless declared light) or Colab.
  * @returns {string | undefined}
  */
 function hostTheme() {
@@ -21,16 +21,16 @@ function hostTheme() {
 }
 const HOST_ATTRIBUTES = ["data-jp-theme-light", "data-vscode-theme-kind", "theme"];
 
-// The page that serves the board carries its theme at its root; a notebook does not, and is left alone.
+// A served page carries the theme on its root element; a notebook page is left unchanged.
 const ownPage = () => "theme" in document.documentElement.dataset;
 
 /**
- * @param {string} asked
+ * @param {string} chosen
  * @param {MediaQueryList} dark
  * @returns {"light" | "dark"}
  */
-function themeOf(asked, dark) {
-  const stated = [asked, hostTheme()].find((each) => each === "light" || each === "dark");
+function themeOf(chosen, dark) {
+  const stated = [chosen, hostTheme()].find((theme) => theme === "light" || theme === "dark");
   return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
 }
 
@@ -57,9 +57,9 @@ export function themeButton(wb) {
  */
 export function makeTheme(wb, model, signal) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
+  const kept = ownPage() && model.get("theme") === "auto" ? remembered(STORAGE_KEY) : null;
   let own = kept !== null && THEMES.includes(kept) ? kept : null;
-  const dress = () => {
+  const applyTheme = () => {
     wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
     const theme = themeOf(wb.theme, dark);
     wb.root.dataset.theme = theme;
@@ -74,15 +74,15 @@ export function makeTheme(wb, model, signal) {
   wb.turnTheme = () => {
     own = null;
     const next = THEMES[(THEMES.indexOf(wb.theme) + 1) % THEMES.length];
-    if (ownPage()) remember(REMEMBERED, next);
+    if (ownPage()) remember(STORAGE_KEY, next);
     model.set("theme", next);
     model.save_changes();
-    dress();
+    applyTheme();
     wb.say(`Theme: ${next}.`);
   };
-  dark.addEventListener("change", dress, { signal });
-  const host = new MutationObserver(dress);
-  for (const each of [document.documentElement, document.body]) host.observe(each, { attributes: true, attributeFilter: HOST_ATTRIBUTES });
+  dark.addEventListener("change", applyTheme, { signal });
+  const host = new MutationObserver(applyTheme);
+  for (const node of [document.documentElement, document.body]) host.observe(node, { attributes: true, attributeFilter: HOST_ATTRIBUTES });
   signal.addEventListener("abort", () => host.disconnect());
-  return dress;
+  return applyTheme;
 }

@@ -1,11 +1,11 @@
 // @ts-check
-// The first visit, in four steps. It stands beside what it speaks of and is never in the way: the board works on under it.
+// The tour for first-time users: four non-modal steps anchored to the elements they describe.
 
 import { focusedBy, h, one, withCode } from "./dom.js";
 import { remember, remembered } from "./browser_storage.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
-const TOURED = "workbench.toured";
+const STORAGE_KEY = "workbench.toured";
 const TOUR = [
   {
     at: ".figures",
@@ -39,14 +39,14 @@ const TOUR = [
  */
 export function startTour(wb, step = 0) {
   endTour(wb, false);
-  const now = TOUR[step], target = wb.root.querySelector(now.at);
+  const current = TOUR[step], target = wb.root.querySelector(current.at);
   if (!target) return;
   /** @param {number} to */
   const go = (to) => {
     if (to < TOUR.length) startTour(wb, to);
     else endTour(wb);
   };
-  const title = h("h3", { tabIndex: -1 }, ...withCode(now.title));
+  const title = h("h3", { tabIndex: -1 }, ...withCode(current.title));
   const element = h(
     "div",
     { class: "tour", role: "dialog", ariaLabel: `Tour, step ${step + 1} of ${TOUR.length}`, data: { step: step + 1 } },
@@ -57,7 +57,7 @@ export function startTour(wb, step = 0) {
       onclick: () => endTour(wb),
     }, "×"),
     title,
-    h("p", {}, ...withCode(now.text)),
+    h("p", {}, ...withCode(current.text)),
     h(
       "div",
       { class: "turns" },
@@ -81,7 +81,7 @@ export function startTour(wb, step = 0) {
 }
 
 /**
- * Under its target where there is room in the card, else over its lower edge.
+ * Below its target if there is room in the card, otherwise at the lower edge of the card.
  * @param {Wb} wb
  */
 function placeTour(wb) {
@@ -105,12 +105,12 @@ function endTour(wb, finished = true) {
   wb.tour.element.remove();
   wb.tour = null;
   if (!finished) return;
-  remember(TOURED, "yes");
+  remember(STORAGE_KEY, "yes");
   if (held) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
 }
 
 /**
- * After a paint: it follows its target, and a step that waits for a drop goes on when one was made.
+ * After a paint: repositions the step, and advances one that waits for a drop.
  * @param {Wb} wb
  * @param {string} layout
  */
@@ -130,7 +130,7 @@ export function followTour(wb, layout) {
  * @param {AnyModel} model
  */
 export function firstTour(wb, model) {
-  if (!model.get("tour") || remembered(TOURED)) return;
+  if (!model.get("tour") || remembered(STORAGE_KEY)) return;
   const begin = () => {
     if (!wb.tour && !wb.held && wb.root.dataset.starting !== "true") startTour(wb);
   };

@@ -1,5 +1,5 @@
 // @ts-check
-// What a person waits for: its phase, the seconds, which the page counts on by itself, and Cancel.
+// A progress line: phase, elapsed seconds counted in the browser, and Cancel.
 
 import { h } from "./dom.js";
 /** @import { Waiting } from "./types/start.d.ts" */
@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 
 /**
  * @param {Wb} wb
- * @param {string} verb  what Cancel sends
+ * @param {string} verb  the gesture that Cancel sends
  */
 export function waitLine(wb, verb) {
   const bar = h("div", { class: "progress unknown" }, h("i")), phase = h("span", { role: "status" });

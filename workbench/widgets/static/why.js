@@ -1,5 +1,5 @@
 // @ts-check
-// "Why?": what a number is made of, as Python answers; the answer stays in the pane at the right and follows every edit.
+// The "Why?" pane: the components of a number, updated after every edit.
 
 import { patchBlocks } from "./blocks.js";
 import { all, h, painter, withCode } from "./dom.js";
@@ -11,15 +11,15 @@ import { termLabel } from "./terms.js";
 export function whySection(wb) {
   const title = h("h2", { tabIndex: -1 }), lead = h("div", { class: "lead" }), blocks = h("div", { class: "answer" });
   const words = h("p", { class: "words muted", hidden: true });
-  const shut = () => {
+  const hide = () => {
     const asker = wb.asker;
     wb.asker = null;
     wb.send({ verb: "why", of: "" });
     const again = asker &&
-      all(wb.root, "[data-focus]").find((each) => [`why ${asker.of}`, asker.focus.dataset.focus].includes(each.dataset.focus));
+      all(wb.root, "[data-focus]").find((element) => [`why ${asker.of}`, asker.focus.dataset.focus].includes(element.dataset.focus));
     (again ?? wb.root).focus({ preventScroll: true });
   };
-  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the answer", onclick: shut }, "×");
+  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the answer", onclick: hide }, "×");
   const section = h(
     "aside",
     {
@@ -29,7 +29,7 @@ export function whySection(wb) {
       onkeydown: (event) => {
         if (event.key === "Escape") {
           event.preventDefault();
-          shut();
+          hide();
         }
       },
     },

@@ -1,5 +1,5 @@
 // @ts-check
-// A picture over the whole window: a dialog of the browser, so that Escape closes it and the keyboard stays within.
+// A full-window view of a picture in a modal dialog, which handles Escape and traps the focus.
 
 import { fitCharts } from "./chart.js";
 import { h, the } from "./dom.js";
@@ -60,7 +60,7 @@ function widen(wb, place, button) {
 }
 
 /**
- * A picture that is over the whole window stays there when its place is moved.
+ * Reopens the dialog of a widened picture as modal after its container was moved.
  * @param {Element} place
  */
 export function stayWide(place) {

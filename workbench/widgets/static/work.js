@@ -1,5 +1,5 @@
 // @ts-check
-// What panels of long work have in common: how far it is, what it found, what its worker said, and its stages spoken.
+// Parts shared by panels of long-running work: progress, worker output and announcements.
 
 import { h, painter, patch } from "./dom.js";
 import { drawMark } from "./figures.js";
@@ -7,7 +7,7 @@ import { drawMark } from "./figures.js";
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
- * A bar and a line of text that are there while work is under way.
+ * A progress bar with a status line, shown while work runs.
  * @param {string} label
  */
 export function progressOf(label) {
@@ -18,7 +18,7 @@ export function progressOf(label) {
   const paint = (state) => {
     stage.hidden = state.phase !== "running";
     bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling"); // a compiler does not say how far it is
+    const known = !state.stage.startsWith("compiling"); // compilers report no progress
     bar.classList.toggle("unknown", !known);
     level.style.width = known ? `${state.fraction * 100}%` : "";
     bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
@@ -43,7 +43,7 @@ export function factsOf() {
 }
 
 /**
- * What the worker told. Opened, it follows the last line unless the reader has scrolled up.
+ * The worker's output. While open, it follows the last line unless the user has scrolled up.
  * @param {string} label
  */
 export function logOf(label) {
@@ -75,15 +75,15 @@ export function paintWords(message, of, state) {
 }
 
 /**
- * Each ending and each stage is spoken once; not what was already there when the page came up.
+ * Announces each stage and each outcome once, except those present when the page loads.
  * @param {Wb} wb
  * @returns {(words: string) => void}
  */
 export function speaker(wb) {
   /** @type {string | null} */
-  let said = null;
+  let announced = null;
   return (words) => {
-    if (words && said !== null && words !== said) wb.say(words);
-    said = words;
+    if (words && announced !== null && words !== announced) wb.say(words);
+    announced = words;
   };
 }

@@ -1,12 +1,11 @@
 // @ts-check
-// The zoo of the start panel: a card for each model, narrowed by what is typed.
+// The model zoo of the start panel: a card per model, filtered by text.
 
 import { h, painter } from "./dom.js";
 /** @import { ZooCard } from "./types/start.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
- * The zoo, narrowed by what is typed.
  * @param {Wb} wb
  */
 export function zooPicker(wb) {
@@ -46,8 +45,8 @@ export function zooPicker(wb) {
   /** @type {Paint<{ zoo: ZooCard[]; abouts: Record<string, string> }>} */
   const paint = painter(({ zoo, abouts }) => {
     texts.clear();
-    for (const each of zoo) {
-      texts.set(drawCard(wb, each, abouts[each.model]), `${each.key} ${each.size} ${abouts[each.model]}`.toLowerCase());
+    for (const entry of zoo) {
+      texts.set(drawCard(wb, entry, abouts[entry.model]), `${entry.key} ${entry.size} ${abouts[entry.model]}`.toLowerCase());
     }
     list.replaceChildren(...texts.keys());
     narrow();

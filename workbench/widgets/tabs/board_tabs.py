@@ -33,10 +33,10 @@ from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
 from workbench.widgets.tabs.resharding_tab import resharding_blocks
 from workbench.widgets.tabs.shown_stage import (
     Views,
-    broken_pipeline,
-    comparison_of_picked,
+    comparison_of_stage,
     memory_of_stages,
     picture_of_stages,
+    pipeline_error_blocks,
     shown_stage,
     stages_state,
     traffic_of_stages,
@@ -47,7 +47,7 @@ from workbench.widgets.tabs.tensor_table import result_rows, tensor_blocks
 from workbench.widgets.tabs.value_table import selected_blocks, value_blocks
 
 FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]
-"""Makes the tab of the search."""
+"""Builds the search tab."""
 NO_SEARCH = "This board cannot search for plans."
 VIEWS = (
     ("overview", "Overview"),
@@ -56,27 +56,27 @@ VIEWS = (
     ("communication", "Communication"),
     ("program", "Program"),
 )
-"""The views of the board, each with one or more sections."""
+"""Views of the board, each with one or more sections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the tabs show: a report, the results of a compilation and a run, the colours of the mesh axes, the selected path."""
+    """Data of the tabs: a report, compiled and run results, mesh axis colours, the selected path."""
 
     report: Report
     comparison_state: ComparisonState | None = None
     trace: Trace | None = None
-    tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
+    tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # measured tasks of this pipeline
     trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary being dragged
     colours: dict[str, int] = field(default_factory=dict)
     selected: str = ""
-    toggled: frozenset[str] = frozenset()  # keys of what the user opened or closed
+    toggled: frozenset[str] = frozenset()  # keys of rows opened or closed by the user
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
-    background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
-    is_asked: Callable[[str], bool] = field(default=lambda _name: False, kw_only=True)  # whether a picture's text and SVG are
+    background: BackgroundQueries | None = None  # computes slow questions; without it they are computed at once
+    is_asked: Callable[[str], bool] = field(default=lambda _name: False, kw_only=True)  # whether a picture's text and SVG are requested
     find_blocks: FindBlocks = field(default=lambda _report, _background: [note_block(NO_SEARCH)], kw_only=True)
-    remedies: bool = field(default=True, kw_only=True)  # whether notes are shown with what would fix them
+    remedies: bool = field(default=True, kw_only=True)  # whether notes are shown with suggested fixes
     search: str = field(default="", kw_only=True)
 
     @property
@@ -85,26 +85,26 @@ class Facts:
 
     @property
     def predicted(self) -> Report:
-        """The report with the figures of the planner."""
+        """The report with the planner's figures."""
         return self.report.prediction
 
     @property
     def shown(self) -> Report:
-        """The report of one device: of the picked stage, else of the fullest."""
+        """The report of one device: of the selected stage, else of the fullest."""
         return shown_stage(self.predicted, self.views.stage)
 
     @property
     def of_stages(self) -> Report:
-        """The report for a picture of all stages, or of the picked one."""
+        """The report for a picture of all stages, or of the selected one."""
         return picture_of_stages(self.predicted, self.views.stage)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a view: the name that gestures and links give it, its label, and what makes its blocks. Find is in no view.
+    """A section of a view: its key in gestures and links, its label, and the function that builds its blocks.
 
-    A shared section follows from the report and what is opened in it alone; others show what is asked and tried on one board. `predicts`
-    names the figures that it explains as planned: it says so where those at the top of the board are the compiler's.
+    A shared section depends only on the report and on what is opened in it. `predicts` names the figures that it
+    explains as planned.
     """
 
     key: str
@@ -112,13 +112,12 @@ class Section:
     view: str
     blocks: Callable[[Facts], list[Block]]
     is_shared: bool = True
-    has_stages: bool = False  # whether one stage of a pipeline can be picked
+    has_stages: bool = False  # whether one pipeline stage can be selected
     is_searched: bool = False
     predicts: tuple[str, ...] = ()
 
 
 def _tensors(facts: Facts) -> list[Block]:
-    """The tensors; they stay where they are if the pipeline cannot be made."""
     report = facts.predicted
     results = result_rows(report, facts.paint, facts.search.lower().split(), facts.toggled)
     try:
@@ -141,7 +140,7 @@ def _graph(facts: Facts) -> list[Block]:
 
 
 def _compared(facts: Facts) -> list[Block]:
-    return compared_blocks(comparison_of_picked(facts.comparison_state, facts.predicted, facts.views.stage), facts.paint)
+    return compared_blocks(comparison_of_stage(facts.comparison_state, facts.predicted, facts.views.stage), facts.paint)
 
 
 def _timeline(facts: Facts) -> list[Block]:
@@ -219,25 +218,23 @@ SECTIONS = (
     ),
     Section("find", "Find", "", lambda facts: facts.find_blocks(facts.report, facts.background), is_shared=False),
 )
+ALWAYS_SHOWN = ("overview", "notes", "find")
+"""Sections that an exercise cannot leave out; a host decides on the search."""
 _BY_KEY = {section.key: section for section in SECTIONS}
 
 
 def section_of(tab: str) -> Section:
-    """The section of this name; the tensors for a name that there is not."""
+    """Return the section of a key, the tensors for an unknown key."""
     return _BY_KEY.get(tab, _BY_KEY["tensors"])
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
-    """The blocks of one section. `search` filters the tensors and the values; what an unopened section needs is not computed.
-
-    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared, and where they stand at the top
-    of the board in place of the predicted ones, the view has both.
-    """
+    """Return the blocks of one section, with planned figures; `search` filters tensors and values."""
     section = section_of(tab)
     try:
         shown = [*_settled_notes(facts.report, section.predicts), *section.blocks(replace(facts, search=search))]
     except PipelineError as error:
-        shown = broken_pipeline(error)
+        shown = pipeline_error_blocks(error)
     return {
         "tab": section.key,
         "search": search if section.is_searched else None,
@@ -247,7 +244,6 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 
 def _settled_notes(report: Report, predicts: tuple[str, ...]) -> list[Block]:
-    """The compiler's figures at the top, and those of a view of the prediction, where they differ."""
     predicted = report.prediction
     pairs = []
     if "peak" in predicts:
@@ -255,11 +251,11 @@ def _settled_notes(report: Report, predicts: tuple[str, ...]) -> list[Block]:
     if "step" in predicts and report.step_time and predicted.step_time:
         pairs.append(("step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)))
     text = "This view shows the prediction, a {} of {}. The {} at the top of the board come from the compiler."
-    said = [text.format(what, here, top) for what, top, here in pairs if top != here]
-    return [note_block(" ".join(said))] if said else []
+    sentences = [text.format(name, predicted_text, top) for name, top, predicted_text in pairs if top != predicted_text]
+    return [note_block(" ".join(sentences))] if sentences else []
 
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
-    """The error message in place of a tab."""
+    """Return an error message in place of a tab."""
     failure_text = f"This view could not be made: {describe_error(error)}. Other views still work; undo returns to the previous plan."
     return {"tab": tab, "search": None, "stages": None, "blocks": [note_block(failure_text)]}

@@ -1,4 +1,4 @@
-"""Bytes sent: over each set of mesh axes, by each collective with its time, exposed or overlapped; and as compiled."""
+"""Bytes sent, by mesh axes and by collective, with times exposed or overlapped, predicted and compiled."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ PAYLOAD = (
     "Payload is the data of a collective on one device. The bytes sent differ: on a ring of n devices 2 (n − 1)/n of the payload "
     "for an all-reduce, (n − 1)/n for the others, all of it for a permute."
 )
-_Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; exposed seconds per step
+_Exposed = Mapping[tuple[str, str, str, float], float]  # (stream, kind, path, seconds of one execution) -> exposed seconds per step
 
 
 def communication_blocks(report: Report, paint: Paint) -> list[Block]:
@@ -25,21 +25,19 @@ def communication_blocks(report: Report, paint: Paint) -> list[Block]:
 
 
 def collectives_source_text(report: Report) -> str:
-    """The source of the collectives in words."""
     if report.partitioned is None:
         return "Planned: collectives as Shardy inserts them."
     return f"Partitioned: collectives as XLA's partitioner makes them ({report.partitioned.compiler})."
 
 
 def _totals(report: Report, paint: Paint) -> Block:
-    """One row for each set of mesh axes, one column for each kind that occurs."""
     totals = report.by_axis_and_kind
     kinds = [kind for kind in KINDS if any(key[1] == kind for key in totals)]
     timed = report.step_time is not None
     rows = []
     for axes in dict.fromkeys(axes for axes, _ in totals):
         counts = [totals.get((axes, kind), 0) for kind in kinds]
-        seconds = sum(each.seconds * each.count for each in report.collectives if each.axes == axes)
+        seconds = sum(table_row.seconds * table_row.count for table_row in report.collectives if table_row.axes == axes)
         mine = "+".join(axes)
         kind_cells = [
             {**byte_cell(count), "why": f"sent {mine} {kind}" if count else ""} for kind, count in zip(kinds, counts, strict=True)
@@ -50,7 +48,7 @@ def _totals(report: Report, paint: Paint) -> Block:
     columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))
     if timed:
         columns = (*columns, Column("time a step", number=True, title="total seconds, exposed and hidden"))
-    return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows], PAYLOAD)
+    return block("Payload per device and step, by axis and kind", columns, [table_row for _, table_row in rows], PAYLOAD)
 
 
 def _operations(report: Report, paint: Paint) -> Block:
@@ -68,9 +66,9 @@ def _operations(report: Report, paint: Paint) -> Block:
         )
     columns += (Column("scope"), Column("line"))
     alike: Counter[Collective] = Counter(report.collectives)
-    ordered = sorted(alike, key=lambda each: -each.total_sent * alike[each])
+    ordered = sorted(alike, key=lambda collective: -collective.total_sent * alike[collective])
     exposed = exposed_seconds(report) if timed else {}
-    rows = [_operation_row(each, alike[each], paint, _times(each, alike[each], exposed) if timed else ()) for each in ordered[:MOST_ROWS]]
+    rows = [_operation_row(op, alike[op], paint, _times(op, alike[op], exposed) if timed else ()) for op in ordered[:MOST_ROWS]]
     return block("Operations, most sent first", columns, rows, rest_text(len(ordered), MOST_ROWS))
 
 
@@ -94,7 +92,6 @@ def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Ce
 
 
 def _times(each: Collective, times: int, exposed: _Exposed) -> tuple[Cell, ...]:
-    """Seconds per step, and how much of them the device waits."""
     total = each.seconds * each.count * times
     waited = min(exposed.get(_key(each), 0.0), total)
     share = waited / total if total else 0.0
@@ -111,8 +108,8 @@ def _key(each: Collective) -> tuple[str, str, str, float]:
 
 
 def exposed_seconds(report: Report) -> _Exposed:
-    """Seconds per step that the simulated device waits for collectives of one kind, path and size."""
-    found: dict[tuple[str, str, str, float], float] = defaultdict(float)
+    """Return the exposed seconds per step of collectives, by stream, kind, path and seconds of one execution."""
+    seconds: dict[tuple[str, str, str, float], float] = defaultdict(float)
     for event in report.timeline.events if report.timeline else ():
-        found[event.stream, event.kind, event.path, event.seconds] += event.exposed * event.count
-    return found
+        seconds[event.stream, event.kind, event.path, event.seconds] += event.exposed * event.count
+    return seconds

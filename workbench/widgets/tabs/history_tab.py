@@ -1,8 +1,4 @@
-"""The history on the board: the tree of plans with their figures, and two of them side by side.
-
-The newest plan is first, as in a log of commits. Each branch has a lane of its own; the front end draws a line from each plan to the one it
-was made from.
-"""
+"""The history panel: the tree of plans, newest first with a lane per branch, and a comparison of two of them."""
 
 from typing import Any
 
@@ -24,15 +20,12 @@ from workbench.widgets.gestures.view_gestures import (
 from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Paint, axis_colours, page_blocks, table_block
 
 MOST_NODES = 200
-"""Plans listed: the newest, and all with a name or a pin."""
+"""Number of newest plans listed; all plans with a name or pin are listed too."""
 MOST_TITLE = 300  # characters of a layout
 
 
 class HistoryPanel:
-    """The history as one board shows it: whether it is open, and which two plans are compared.
-
-    `first` is compared with `second`; while there is no `second`, with the present plan, whichever that is.
-    """
+    """The history on one board; `first` is compared with `second`, by default the present plan."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -41,7 +34,6 @@ class HistoryPanel:
         self._second: int | None = None
 
     def handlers(self) -> Handlers:
-        """Its handlers; they raise `WorkbenchError` for an unknown plan."""
         session = self._session
         return dict(
             [
@@ -56,12 +48,12 @@ class HistoryPanel:
         )
 
     def state(self) -> dict[str, Any]:
-        """The state; for a closed history only the number of plans."""
+        """Return the JSON state; for a closed history only the number of plans."""
         nodes = self._session.nodes
         shown: dict[str, Any] = {"open": self._open, "count": len(nodes)}
         if not self._open:
             return {**shown, "nodes": [], "lanes": 0, "note": "", "compared": None}
-        listed = _list_nodes(nodes)
+        listed = [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
         lanes = lanes_of(nodes)
         rows = [self._row(node, lanes[node.number]) for node in reversed(listed)]
         note = (
@@ -90,7 +82,6 @@ class HistoryPanel:
         return self._session.node.number if self._second is None else self._second
 
     def _pick(self, number: int) -> None:
-        """The first pick is compared with the present plan, the next one with the first; picking again removes it."""
         if number == self._first:
             self._first, self._second = self._second, None
         elif number == self._second:
@@ -102,7 +93,7 @@ class HistoryPanel:
 
     def _row(self, node: HistoryNode, lane: int) -> dict[str, Any]:
         session = self._session
-        number, here = node.number, node.number == session.node.number
+        number, is_present = node.number, node.number == session.node.number
         summary = session.summaries.get(number)
         before = session.summaries.get(node.parent) if node.parent is not None else None
         picked = "A" if number == self._first else "B" if self._first is not None and number == self._other_number() else ""
@@ -114,7 +105,7 @@ class HistoryPanel:
             "edit": str(node.edit) if node.edit else "start",
             "name": node.name,
             "pinned": node.pinned,
-            "here": here,
+            "here": is_present,
             "picked": picked,
             "figures": _figures(summary, before),
             "title": str(node.plan.layout)[:MOST_TITLE] or "everything replicated",
@@ -137,15 +128,11 @@ class HistoryPanel:
 
 
 def label_of(node: HistoryNode) -> str:
-    """The name of a plan, or the edit that made it."""
     return node.name or (str(node.edit) if node.edit else "start")
 
 
 def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
-    """The lane of each plan: a first child keeps that of its parent, every other begins the leftmost lane that is free while it lasts.
-
-    A lane is in use from the plan it branches from to the last one on it.
-    """
+    """Assign lanes: a first child keeps its parent's lane, any other takes the leftmost free one."""
     chains: dict[int, list[int]] = {}  # the first plan of a chain -> the plans on it
     chain_of: dict[int, int] = {}
     continued: set[int] = set()
@@ -167,12 +154,8 @@ def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
     return {number: lane_of_chain[head] for number, head in chain_of.items()}
 
 
-def _list_nodes(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
-    return [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
-
-
 def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
-    """Memory, traffic and time of a plan, each better or worse than for the plan it was made from if both are of one tier."""
+    """Return peak memory, traffic and time, each better or worse than the parent's if both are of one tier."""
     if summary is None:
         return []
     figures, is_alike = [], before is not None and summary.tier == before.tier != ""
@@ -188,8 +171,7 @@ def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> lis
 
 
 def diff_blocks(diff: PlanDiff, colours: dict[str, int] | None = None) -> list[Block]:
-    """Changes, figures, traffic, placements; of equal plans that they are, and the figures. `colours` of the axes are those of the board,
-    or else by index."""
+    """Return changes, figures, traffic and placements; `colours` of mesh axes default to their order."""
     meshes = diff.before.plan.mesh, diff.after.plan.mesh
     paint = Paint(colours or {name: place for mesh in meshes for name, place in number_axes((), mesh).items()})
     blocks = [*page_blocks(diff.page(with_zeros=False), paint, MOST_ROWS)]

@@ -1,7 +1,7 @@
-"""The sections made of pictures: Overview, devices, memory, communication, step, graph, and Compared."""
+"""Sections made of pictures: Overview, devices, memory, communication, step, graph, and Compared."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison, collectives_table, figures_table
@@ -47,20 +47,28 @@ NOTHING_COMPARED = (
     "prediction: memory, kernels, collectives, and the causes of differences."
 )
 MOST_KERNELS = 40
-NO_HARDWARE = [
-    note_block("Choose hardware to see what a step takes there: its parts, the roofline, and the largest kernels.", CHOOSE_HARDWARE)
-]
+NO_HARDWARE = [note_block("Choose hardware to see the step time: its parts, the roofline, and the largest kernels.", CHOOSE_HARDWARE)]
 
 
 def device_blocks(report: Report, selected: str = "") -> list[Block]:
-    """The part of the selected argument that each device holds; of the largest sharded one, if none is selected."""
+    """Draw the shard of the selected argument on each device, by default of the largest sharded one, with a tensor picker."""
     if not report.arguments:
         return [note_block("The program takes no arguments.")]
     placed = _argument(report, selected)
     note = "" if _is_selected(placed, selected) else "The largest sharded argument. Select a tensor to see another."
-    return [
-        picture_block(device_grid(placed, report.plan.hardware, report.plan.axis_assignment), note, name=f"devices {placed.tensor.path}")
-    ]
+    picture = device_grid(placed, report.plan.hardware, report.plan.axis_assignment)
+    picker = _tensor_picker(report.arguments, placed)
+    return [{**picture_block(picture, note, name=f"devices {placed.tensor.path}"), "picker": picker}]
+
+
+def _tensor_picker(arguments: Sequence[Placement], shown: Placement) -> dict[str, Any]:
+    """One option for the arguments of all layers, with the shown one as its value."""
+    options = {template(placed.tensor.path): placed for placed in reversed(arguments)} | {template(shown.tensor.path): shown}
+    named = [(name, options[name]) for name in dict.fromkeys(template(placed.tensor.path) for placed in arguments)]
+    return {
+        "options": [{"value": placed.tensor.path, "label": f"{name} {placed.sharding}"} for name, placed in named],
+        "chosen": shown.tensor.path,
+    }
 
 
 def _is_selected(placed: Placement, selected: str) -> bool:
@@ -72,11 +80,11 @@ def _argument(report: Report, selected: str) -> Placement:
     if named is not None:
         return named
     state = (Role.OPTIMIZER_STATE,)
-    return max(report.arguments, key=lambda each: (bool(each.sharding.axes), each.tensor.role not in state, each.tensor.elements))
+    return max(report.arguments, key=lambda placed: (bool(placed.sharding.axes), placed.tensor.role not in state, placed.tensor.elements))
 
 
 def traffic_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
-    """Bytes sent: as a picture, by axis and kind, by operation, and beside the compiled ones."""
+    """Return bytes sent as a picture, by axis and kind, by operation, and compared with compiled ones."""
     tables = communication_blocks(report, paint)
     if not report.collectives:
         return tables
@@ -86,7 +94,7 @@ def traffic_blocks(report: Report, comparison_state: ComparisonState | None, pai
 
 
 def memory_blocks(report: Report, comparison_state: ComparisonState | None, views: Views) -> list[Block]:
-    """Memory over the step, what is alive at its peak or at the moment that was clicked, and the peak by role, beside other tiers."""
+    """Return memory over the step, live tensors at the selected moment, and the peak by role."""
     comparison = _current_comparison(comparison_of(comparison_state, report))
     beside = _figure_blocks(comparison, ("bytes",))
     if not report.memory_curve.paths:
@@ -129,8 +137,7 @@ def _roles(report: Report) -> Block:
 
 
 def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report) -> list[Block]:
-    """The step as a bar of its parts, and the figures of each tier. `whole` is the report that the bars are of: of a pipeline one for each
-    stage."""
+    """Return the step as a bar of its parts, and the figures of each tier; `whole` has a bar for each pipeline stage."""
     comparison = _current_comparison(comparison_of(comparison_state, report))
     missing = [] if report.step_time else NO_HARDWARE
     if missing and comparison is None:
@@ -147,18 +154,16 @@ def roofline_blocks(report: Report) -> list[Block]:
 
 
 def kernel_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
-    """The kernels that take longest."""
     comparison = _current_comparison(comparison_of(comparison_state, report))
     return [_kernels(report, comparison)] if report.step_time else NO_HARDWARE
 
 
 def _kernels(report: Report, comparison: Comparison | None) -> Block:
-    """Kernels of one scope, line and bound together; beside them the compiler's estimate for that scope."""
     groups: dict[tuple[str, str, str], list[Kernel]] = {}
-    for each in report.kernel_costs:
-        groups.setdefault((template(each.path), each.source, each.bound), []).append(each)
-    whole = sum(each.total_seconds for each in report.kernel_costs) or 1.0
-    ranked = sorted(groups.values(), key=lambda group: -sum(each.total_seconds for each in group))
+    for kernel in report.kernel_costs:
+        groups.setdefault((template(kernel.path), kernel.source, kernel.bound), []).append(kernel)
+    whole = sum(kernel.total_seconds for kernel in report.kernel_costs) or 1.0
+    ranked = sorted(groups.values(), key=lambda group: -sum(kernel.total_seconds for kernel in group))
     compiled = _compiled_seconds(comparison)
     columns = (
         Column("kernel"),
@@ -181,14 +186,14 @@ def _kernels(report: Report, comparison: Comparison | None) -> Block:
 
 
 def _kernel_row(group: list[Kernel], whole: float, compiled: Mapping[str, float]) -> Row:
-    first, seconds = group[0], sum(each.total_seconds for each in group)
-    path = template(first.path) if len({each.path for each in group}) > 1 else first.path
-    work, moved = (sum(each.count * count for each, count in zip(group, counts, strict=True)) for counts in _counts(group))
+    first, seconds = group[0], sum(kernel.total_seconds for kernel in group)
+    path = template(first.path) if len({kernel.path for kernel in group}) > 1 else first.path
+    work, moved = (sum(kernel.count * count for kernel, count in zip(group, counts, strict=True)) for counts in _counts(group))
     beside = [seconds_cell(compiled.get(template(first.path), 0.0))] if compiled else []
     return row(
         f"{path} {first.source} {first.bound}",
         {"path": path},
-        f"{sum(each.count for each in group):,}",
+        f"{sum(kernel.count for kernel in group):,}",
         {"text": format_seconds(seconds), "title": f"{seconds:.3e} s"},
         *beside,
         {"share": round(seconds / whole, 6), "shade": 0, "text": f"{seconds / whole:.1%}"},
@@ -202,54 +207,50 @@ def _kernel_row(group: list[Kernel], whole: float, compiled: Mapping[str, float]
 
 
 def _counts(group: list[Kernel]) -> tuple[list[int], list[int]]:
-    return [each.work for each in group], [each.bytes for each in group]
+    return [kernel.work for kernel in group], [kernel.bytes for kernel in group]
 
 
 def _compiled_seconds(comparison: Comparison | None) -> dict[str, float]:
-    """By scope and name, the kernels for which the compiler gave a time."""
-    found: dict[str, float] = {}
-    for each in comparison.compiled.kernels if comparison and comparison.compiled else ():
-        if each.seconds is not None:
-            found[template(each.path)] = found.get(template(each.path), 0.0) + each.seconds * each.count
-    return found
+    seconds: dict[str, float] = {}
+    for kernel in comparison.compiled.kernels if comparison and comparison.compiled else ():
+        if kernel.seconds is not None:
+            seconds[template(kernel.path)] = seconds.get(template(kernel.path), 0.0) + kernel.seconds * kernel.count
+    return seconds
 
 
 def graph_blocks(report: Report, views: Views) -> list[Block]:
-    """The graph of the step, its scopes opened level by level."""
     if not report.graph.nodes:
         return [note_block("The program has no operations.")]
     return [picture_block(graph(report, views.opened), name="graph", opens=Opens(ExpandGesture, "scope"))]
 
 
 def _current_comparison(comparison_state: ComparisonState | None) -> Comparison | None:
-    """What was compiled or measured for the present plan."""
     return comparison_state.comparison if comparison_state and not comparison_state.stale else None
 
 
 def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:
-    """The figures of these units as predicted, compiled and measured."""
-    found = figures_table(comparison, units) if comparison else None
-    return [table_block(found, Paint({}), MOST_DIFFERENCES)] if found and found.rows else []
+    table = figures_table(comparison, units) if comparison else None
+    return [table_block(table, Paint({}), MOST_DIFFERENCES)] if table and table.rows else []
 
 
 def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
     if comparison_state is None:
         return [note_block(NOTHING_COMPARED, COMPILE, RUN)]
     comparison = comparison_state.comparison
-    stale = [note_block(f"Of the plan before the last edits: {comparison.report.plan}")] if comparison_state.stale else []
+    stale = [note_block(f"Before the last edits (another plan): {comparison.report.plan}")] if comparison_state.stale else []
     return [*stale, *page_blocks(comparison.page(), paint, MOST_DIFFERENCES)]
 
 
-# The Overview: memory, time and communication of one device side by side, the largest contributors, and the way to each view.
+# The Overview: memory, time and communication of one device side by side, the largest contributors, and links to the views.
 
 FEW = 6
 WIDTH, HEIGHT = 348, 222  # pixels of the treemap, in the narrowest column
 
 
 def overview_blocks(report: Report, paint: Paint) -> list[Block]:
-    """Two blocks for each of memory, time and communication of one device: its parts, and the largest contributors."""
+    """Return two blocks each for memory, time and communication of one device: the parts, and the largest contributors."""
     tiles = picture_block(memory_map(report, size=(WIDTH, HEIGHT)), name="memory overview")
-    time = _times(report) if report.step_time else note_block("Choose hardware to see what a step takes.", CHOOSE_HARDWARE)
+    time = _times(report) if report.step_time else note_block("Choose hardware to see the step time.", CHOOSE_HARDWARE)
     sent = _sent(report, paint) if report.collectives else note_block("No collective: every operation is local.")
     parts = (
         ("memory", "Memory", "figure memory", tiles if report.alive else note_block("No tensor is live.")),
@@ -264,21 +265,19 @@ def overview_blocks(report: Report, paint: Paint) -> list[Block]:
 
 
 def _largest(answer: Iterable[Block], opens: Control) -> Block:
-    """The first rows of an answer to `Why?`: path, share and amount; and a button that opens the view."""
-    found = next((table for table in answer if table["rows"]), block("", (), []))
-    rows = [{**each, "cells": _in_order(each["cells"])} for each in found["rows"][:FEW]]
-    note = f"The {FEW} largest." if len(found["rows"]) > FEW else " "
-    return {**found, "columns": _in_order(found["columns"]), "rows": rows, "note": note, "controls": note_block("", opens)["controls"]}
+    """Return the first rows of an answer to `Why?` (path, share, amount), with a button that opens the view."""
+    largest = next((table for table in answer if table["rows"]), block("", (), []))
+    rows = [{**table_row, "cells": _in_order(table_row["cells"])} for table_row in largest["rows"][:FEW]]
+    note = f"The {FEW} largest." if len(largest["rows"]) > FEW else " "
+    return {**largest, "columns": _in_order(largest["columns"]), "rows": rows, "note": note, "controls": note_block("", opens)["controls"]}
 
 
 def _in_order(entries: list[Any]) -> list[Any]:
-    """Path, share and amount of a table of contributions, which has the share first."""
     return [*entries[2:3], *entries[:2]]
 
 
 def _times(report: Report) -> Block:
-    """What a step spends its time on, then the communication that takes none of it."""
-    figure = next(each for each in figures(report) if each.key == "predicted")
+    figure = next(candidate for candidate in figures(report) if candidate.key == "predicted")
     rows = [
         row(
             part["role"],
@@ -292,12 +291,11 @@ def _times(report: Report) -> Block:
 
 
 def _sent(report: Report, paint: Paint) -> Block:
-    """The bytes sent and the time over each set of mesh axes."""
     sent: Counter[tuple[str, ...]] = Counter()
     seconds: dict[tuple[str, ...], float] = defaultdict(float)
-    for each in report.collectives:
-        sent[each.axes] += each.total_sent
-        seconds[each.axes] += each.seconds * each.count
+    for collective in report.collectives:
+        sent[collective.axes] += collective.total_sent
+        seconds[collective.axes] += collective.seconds * collective.count
     timed = report.step_time is not None
     total = report.sent or 1
     rows = [

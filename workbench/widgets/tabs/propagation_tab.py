@@ -1,4 +1,4 @@
-"""The Propagation tab: how shardings propagate, step by step; the conflicts, and the fewest statements with the same effect."""
+"""The Propagation tab: propagation step by step, conflicts, and the minimal layout with the same effect."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ MOST_CONFLICTS = 40
 MOST_LINES = 4  # values listed for one step
 FEW = 6  # conflicts whose edits are tried automatically
 _SHORT = 4000  # propagation steps: trying an edit propagates again
-_GLIDE = 80  # steps at which a played replay stops
+_GLIDE = 80  # number of stops when the replay is played
 NOTHING = (
     "The layout is empty, so nothing is propagated. Drop a dimension on a mesh axis above, or click a row of the graph to "
     "annotate its value. This view then shows the propagation step by step."
@@ -66,7 +66,7 @@ _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The user's choices in the tab: a step (`None`: the last), the conflicts whose edits were requested, and whose fewest statements."""
+    """User state: a step (`None`: the last), conflicts with requested edits, and the plan to minimise."""
 
     step: int | None = 0
     weighed: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class Replay:
 def replay_blocks(
     report: Report, paint: Paint, chosen: Replay, background: BackgroundQueries | None = None, opened: frozenset[str] | None = None
 ) -> list[Block]:
-    """The slider, the values that have an axis so far, the graph so far, the conflicts, the fewest statements."""
+    """Return the slider, the values sharded so far, the graph so far, conflicts, and the minimal layout."""
     if not report.plan.layout.statements and not report.source_annotations:
         return [note_block(NOTHING), *([_picture(report, 0, background, opened)] if report.graph.nodes else [])]
     try:
@@ -101,15 +101,14 @@ def replay_blocks(
 
 
 def find_suggested_edit(gesture: DecideGesture, report: Report, background: BackgroundQueries) -> Edit:
-    """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
-    found = find_edit(gesture.edit, report, background.answers_of)
-    if found is None:
+    """Return an edit found for the present plan, by its text; raises `LayoutError` for any other."""
+    edit = find_edit(gesture.edit, report, background.answers_of)
+    if edit is None:
         raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["see the current conflicts"])
-    return found
+    return edit
 
 
 def waiting_block(text: str) -> Block:
-    """A placeholder for what is being computed."""
     return {**note_block(""), "replay": {"waiting": text}}
 
 
@@ -146,13 +145,12 @@ def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str,
 
 
 def _list_placed(replay: Propagation, shardings: Sequence[Sharding]) -> list[int]:
-    """The values that have an axis, with a name to show."""
     waiting = _waiting(replay, shardings)
     return [n for n, site in enumerate(replay.values) if shardings[n].axes and (_is_shown(site) or n in waiting)]
 
 
 def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
-    """The values that have an axis, the newest first; equal ones of repeated layers as one row."""
+    """Build a table of the sharded values, newest first; equal ones of repeated layers share a row."""
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
     for number in placed:
@@ -166,7 +164,7 @@ def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding],
 
 
 def _waiting(replay: Propagation, shardings: Sequence[Sharding]) -> frozenset[int]:
-    """Constraints by hand on values that have no axis yet: a later step applies them."""
+    """Return the constraints on values without an axis yet, which a later step applies."""
     by_hand = {point.value for point in replay.origins if replay.values[point.value].kind == "sharding_constraint"}
     places = {(replay.values[number].path, replay.values[number].shape): number for number in by_hand}
     for site, sharding in zip(replay.values, shardings, strict=True) if places else ():
@@ -180,7 +178,6 @@ def _is_shown(site: ShardedValue) -> bool:
 
 
 def _since(replay: Propagation, step: int) -> dict[int, int]:
-    """The last step that reached each value."""
     made = bisect_right(replay.axis_propagations, step, key=attrgetter("step"))
     reached = {replay.one[move.target]: move.step for move in replay.axis_propagations[:made]}
     return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
@@ -211,7 +208,7 @@ def _site_row(
 
 
 def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
-    """The graph up to the step. Its rows are laid out once, in the background: that takes longest."""
+    """Draw the graph up to a step. Its layout, the slowest part, is computed once in the background."""
     graph_rows = compute_in_background(
         background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: lay_out_rows(report, opened)
     )
@@ -226,14 +223,13 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: 
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for rejected axes…"}
     is_quick = len(conflicts) <= FEW and len(replay.axis_propagations) <= _SHORT
-    rows = [_conflict_row(report, replay, each, chosen, background, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
+    rows = [_conflict_row(report, replay, conflict, chosen, background, is_quick=is_quick) for conflict in conflicts[:MOST_CONFLICTS]]
     if not rows:
         return block("Conflicts", (), [], "None: no axis was rejected.")
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
 def _find_conflicts(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
-    """The conflicts; `None` while they are computed."""
     return compute_in_background(background, report, "conflicts", lambda: replay.conflicts)
 
 
@@ -260,7 +256,6 @@ def _conflict_row(
 
 
 def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None) -> Block:
-    """The fewest statements beside the present ones."""
     title, plan = "Minimal annotations", report.plan
     count = count_text(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
@@ -268,12 +263,12 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
         text = {"text": f"{count} now. Find the fewest that keep the sharding of every value.", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
-        found = compute_in_background(background, report, "fewest", lambda: minimal_annotations(plan))
+        minimal = compute_in_background(background, report, "fewest", lambda: minimal_annotations(plan))
     except WorkbenchError as error:
         return block(title, (), [], str(error))
-    if found is None:
+    if minimal is None:
         return {**waiting_block("Removing one statement after the other to see the effect."), "title": title}
-    return _fewest_block(title, report, found)
+    return _fewest_block(title, report, minimal)
 
 
 def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
@@ -288,7 +283,7 @@ def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
 
 
 def _statement_rows(now: Sequence[str], found: MinimalLayout) -> Iterator[Row]:
-    needed = {each.statement: each for each in found.needed}
+    needed = {requirement.statement: requirement for requirement in found.needed}
     for statement in dict.fromkeys((*found.layout.statements, *now)):
         is_kept = statement in found.layout.statements
         need = needed.get(statement)

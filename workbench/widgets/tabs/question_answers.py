@@ -1,5 +1,4 @@
-"""The answers to "Why?": the composition of a figure by operation with its named scope and line, the largest first, and the terms of the
-glossary that it is about."""
+"""Answers to "Why?": a figure's composition by operation, largest first, and related glossary terms."""
 
 from collections.abc import Callable, Iterable
 from math import prod
@@ -9,7 +8,6 @@ from workbench.core.program import Program, carries_cache, decoded_sequences
 from workbench.core.sharding import axis_size, base_axis
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.key_figures import ROLES
@@ -41,29 +39,31 @@ def why(
     background: BackgroundQueries | None = None,
     stage: int | None = None,
 ) -> dict[str, Any] | None:
-    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
+    """Answer `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND` or `collective
+    KIND AXES PATH`.
 
-    `None` if there is none. Of a pipelined plan figures are those of the stage they are of, the others of the picked `stage`.
+    `None` if there is no answer. In a pipelined plan, figures are those of their own stage, other answers those of the
+    selected `stage`.
     """
     kind, _, name = of.partition(" ")
     if kind == "figure":
-        found = _FIGURES[name](_stage_of_figure(name, report), paint, measurement) if name in _FIGURES else None
+        answer = _FIGURES[name](_stage_of_figure(name, report), paint, measurement) if name in _FIGURES else None
     elif kind == "sent":
-        found = _explain_payload(name, shown_stage(report, stage))
+        answer = _explain_payload(name, shown_stage(report, stage))
     elif kind == "collective":
-        found = _explain_collective(name, shown_stage(report, stage), paint)
+        answer = _explain_collective(name, shown_stage(report, stage), paint)
     elif kind == "axis":
-        found = axis_answer(name, report, paint, background)
+        answer = axis_answer(name, report, paint, background)
     elif kind in ("tensor", "value"):
-        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
+        answer = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
     else:
-        found = None
-    return found and {
+        answer = None
+    return answer and {
         "of": of,
-        "title": found[0],
-        "lead": list(found[1]),
-        "blocks": list(found[2]),
-        "words": words_about(kind, name, report.plan.program),
+        "title": answer[0],
+        "lead": list(answer[1]),
+        "blocks": list(answer[2]),
+        "words": related_terms(kind, name, report.plan.program),
     }
 
 
@@ -71,11 +71,10 @@ Answer = tuple[str, Iterable[str], Iterable[Block]]
 
 
 def _stage_of_figure(name: str, report: Report) -> Report:
-    """Of a pipelined plan the report of the stage that a key figure is of."""
     if report.is_of_devices:
         return report
     if name == "duplication":
-        return report.most(lambda each: each.flops.duplication)
+        return report.most(lambda stage: stage.flops.duplication)
     stages, planned = report.stages, report.pipeline
     assert planned is not None, "a pipelined plan has one once its stages have reports"
     return {"flops": stages[planned.busiest], "sent": stages[planned.most_sending(report.mesh)]}.get(name, report.fullest)
@@ -92,26 +91,33 @@ def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | N
 
 
 def live_table(report: Report, place: int | None) -> Block:
-    """The tensors that are live at a moment of the step, by default its peak."""
+    """Build a table of the tensors live at a moment of the step, by default its peak."""
     lines, shades = _scope_lines(report), {role: shade for shade, role in enumerate(ROLES)}
     parts = [
-        Contribution(each.path, each.bytes, lines.get(each.path, ""), shades[each.role], (each.role.value,), each.count)
-        for each in (report.alive if place is None else report.alive_at(place))
+        Contribution(tensor.path, tensor.bytes, lines.get(tensor.path, ""), shades[tensor.role], (tensor.role.value,), tensor.count)
+        for tensor in (report.alive if place is None else report.alive_at(place))
     ]
     where = "live at the peak" if place is None else "live at this moment"
     return parts_table(where, (Column("role"),), parts, format_bytes)
 
 
 def _explain_payload(name: str, report: Report) -> Answer | None:
-    """The collectives over some mesh axes, of one kind or of all."""
     axes, _, kind = name.partition(" ")
-    alike = [each for each in report.collectives if "+".join(each.axes) == axes and kind in ("", each.kind)]
+    alike = [collective for collective in report.collectives if "+".join(collective.axes) == axes and kind in ("", collective.kind)]
     parts = [
-        Contribution(each.path, each.total_payload, each.source, 1, (each.kind, format_bytes(each.payload)), each.count) for each in alike
+        Contribution(
+            collective.path,
+            collective.total_payload,
+            collective.source,
+            1,
+            (collective.kind, format_bytes(collective.payload)),
+            collective.count,
+        )
+        for collective in alike
     ]
     if not parts:
         return None
-    total = format_bytes(sum(each.total_payload for each in alike))
+    total = format_bytes(sum(collective.total_payload for collective in alike))
     lead = [f"Payload over {axes} per step: for each collective the larger of its input and output on one device, times its executions."]
     columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
     return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
@@ -119,8 +125,10 @@ def _explain_payload(name: str, report: Report) -> Answer | None:
 
 def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
-        Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
-        for each in report.collectives
+        Contribution(
+            collective.path, collective.total_sent, collective.source, 1, (collective.kind, paint.axes(collective.axes)), collective.count
+        )
+        for collective in report.collectives
     ]
     lead = ["Bytes sent per device and step: each collective sends its payload over a ring, times its executions."]
     columns = (Column("collective"), Column("mesh axes"))
@@ -129,8 +137,8 @@ def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None
 
 def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
-        Contribution(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
-        for each in report.products
+        Contribution(dot.path, dot.per_device * dot.count, dot.source, 0, (_flop(dot.flops), paint.axes(dot.axes)), dot.count)
+        for dot in report.products
     ]
     lead = [
         (
@@ -145,20 +153,23 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
     step = report.step_time
     if step is None:
         return None
+    shades = {"memory": _MEMORY, "launch": _LAUNCH}
     parts = [
-        Contribution(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
-        for each in report.kernel_costs
+        Contribution(kernel.path, kernel.total_seconds, kernel.source, shades.get(kernel.bound, _ARITHMETIC), (kernel.bound,), kernel.count)
+        for kernel in report.kernel_costs
     ]
     lines = _scope_lines(report)
     for (stream, kind, path, _), wait_seconds in exposed_seconds(report).items():
         if wait_seconds > 0:
             parts.append(Contribution(path, wait_seconds, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
+    host = f", {format_seconds(step.host)} waiting for the host to call the next kernel" if step.host else ""
+    idle = f" For {format_seconds(step.idle)} stage {report.stage} waits for other stages." if report.stage is not None else ""
     lead = [
         (
             f"One step {step.place}: {format_seconds(step.arithmetic)} in compute-bound kernels, "
             f"{format_seconds(step.memory)} in memory-bound kernels, {format_seconds(step.launch)} between kernels, "
-            f"{format_seconds(step.exposed)} waiting for other devices{_host_wait_text(step)}. "
-            f"{format_seconds(step.hidden)} of communication overlaps with computation.{_idle_text(report, step)}"
+            f"{format_seconds(step.exposed)} waiting for other devices{host}. "
+            f"{format_seconds(step.hidden)} of communication overlaps with computation.{idle}"
         )
     ]
     if sequences := decoded_sequences(report.plan.program):
@@ -168,7 +179,6 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
 
 
 def _decode_text(sequences: int, seconds: float) -> str:
-    """Latency and throughput of a step of decoding."""
     if sequences == 1:
         return f"A step writes one token of one sequence: {format_seconds(seconds)} a token are {1 / seconds:,.0f} tokens a second."
     return (
@@ -177,18 +187,10 @@ def _decode_text(sequences: int, seconds: float) -> str:
     )
 
 
-def _idle_text(report: Report, step: StepTime) -> str:
-    return f" For {format_seconds(step.idle)} stage {report.stage} waits for other stages." if report.stage is not None else ""
-
-
-def _host_wait_text(step: StepTime) -> str:
-    return f", {format_seconds(step.host)} waiting for the host to call the next kernel" if step.host else ""
-
-
 def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
     step = report.step_time
-    found = _explain_step(report, paint, measurement)
-    if step is None or found is None:
+    answer = _explain_step(report, paint, measurement)
+    if step is None or answer is None:
         return None
     lead = [
         (
@@ -197,7 +199,7 @@ def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) 
         ),
         f"With recomputed and duplicated work it is {step.hfu:.1%} (HFU). Parts of the step time:",
     ]
-    return f"Why {step.mfu:.1%}?", lead, found[2]
+    return f"Why {step.mfu:.1%}?", lead, answer[2]
 
 
 def _explain_measured(report: Report, _paint: Paint, measurement: Measurement | None) -> Answer | None:
@@ -231,19 +233,23 @@ _PRODUCT = (Column("once, on all devices", number=True), Column("split over"))
 
 def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | None:
     kind, axes, path = ([*name.split(" ", 2), "", ""])[:3]
-    alike = [each for each in report.collectives if each.kind == kind and "+".join(each.axes) == axes and is_named(path, each.path)]
+    alike = [
+        collective
+        for collective in report.collectives
+        if collective.kind == kind and "+".join(collective.axes) == axes and is_named(path, collective.path)
+    ]
     if not alike:
         return None
     first = alike[0]
     size = prod(axis_size(axis, report.mesh) for axis in first.axes)
-    total = sum(each.total_sent for each in alike)
+    total = sum(collective.total_sent for collective in alike)
     values = [value for value in report.values if is_named(path, value.path)]
     lead = [
         f"`{path}`" + (f", {first.source}." if first.source else "."),
         f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_WHY_SENT.get(kind, 'values move between devices')}.",
         (
             f"V = {format_bytes(first.payload)} is the larger of input and output on one device; a ring of n = {size} sends "
-            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(each.count for each in alike))}."
+            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(collective.count for collective in alike))}."
         ),
     ]
     columns = (Column("value there"), Column("dimensions"), Column("per device"), Column("times", number=True))
@@ -263,15 +269,10 @@ def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | Non
 
 
 def _scope_lines(report: Report) -> dict[str, str]:
-    """The user's line of each scope: the first one."""
     lines: dict[str, str] = {}
     for operation in report.plan.program.operations:
         lines.setdefault(operation.path, operation.source)
     return lines
-
-
-def _bound_shade(bound: str) -> int:
-    return {"memory": _MEMORY, "launch": _LAUNCH}.get(bound, _ARITHMETIC)
 
 
 def _times(count: int) -> str:
@@ -282,7 +283,7 @@ def _flop(count: float) -> str:
     return format_count(count, "FLOP")
 
 
-# The terms of the glossary that an answer to "Why?" is about.
+# Glossary terms related to an answer to "Why?".
 
 WORDS = {
     "memory": ("Memory per device", "Role", "Recomputation"),
@@ -297,7 +298,7 @@ WORDS = {
     "tensor": ("Per device", "Sharding"),
     "value": ("Propagation", "Sharding"),
 }
-"""By what is asked, the terms that the answer is about."""
+"""Related terms by question."""
 DECODE_WORDS = {
     "memory": ("Memory per device", "Role", "KV cache", "Batch of sequences"),
     "flops": (*WORDS["flops"], "Decode"),
@@ -305,7 +306,7 @@ DECODE_WORDS = {
     "mfu": (*WORDS["mfu"], "Decode"),
     "measured": (*WORDS["measured"], "Latency per token"),
 }
-"""Where the program is a step of decoding."""
+"""Related terms of a decode step, where they differ."""
 PREFILL_WORDS = {
     "memory": DECODE_WORDS["memory"],
     "flops": (*WORDS["flops"], "Prefill"),
@@ -313,11 +314,10 @@ PREFILL_WORDS = {
     "mfu": (*WORDS["mfu"], "Prefill"),
     "measured": (*WORDS["measured"], "Time to first token"),
 }
-"""Where it is another step of inference: many tokens of each sequence at once."""
+"""Related terms of other inference steps, which process many tokens of each sequence at once."""
 
 
-def words_about(kind: str, name: str, program: Program) -> list[str]:
-    """The terms for a figure by its `name`, or for a `kind` of thing that is asked about."""
-    asked = name if kind == "figure" else kind
+def related_terms(kind: str, name: str, program: Program) -> list[str]:
+    question = name if kind == "figure" else kind
     special = DECODE_WORDS if decoded_sequences(program) else PREFILL_WORDS if carries_cache(program) else {}
-    return list(special.get(asked, WORDS[asked]))
+    return list(special.get(question, WORDS[question]))

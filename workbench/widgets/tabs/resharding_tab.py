@@ -1,7 +1,4 @@
-"""Resharding as blocks: from what to what, in which steps, its cost, and the edits that avoid it.
-
-Edits are tried on request, because each needs a report; the result is kept with the report that it is for.
-"""
+"""The Resharding section. Edits are tried on request, because each needs a report, and cached with their report."""
 
 from collections.abc import Iterator
 
@@ -36,9 +33,8 @@ MOST_PADDED = 24
 
 
 def resharding_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
-    """Collectives that reshard, warnings of the compiler, padded values, and those that are only sliced."""
-    sending = [each for each in report.reshards if not each.is_free]
-    free = [each for each in report.reshards if each.is_free]
+    sending = [reshard for reshard in report.reshards if not reshard.is_free]
+    free = [reshard for reshard in report.reshards if reshard.is_free]
     if not sending:
         entries = [note_block("No resharding: each value already has the sharding that its readers need.")]
     else:
@@ -47,18 +43,18 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
 
 
 def try_edits(key: str, report: Report, background: BackgroundQueries | None = None) -> None:
-    """Find the remedies of one resharding, in the background if possible; raises `WorkbenchError` if the plan no longer has it."""
-    found = next((each for each in report.reshards if key_of(each) == key), None)
-    if found is None:
+    """Find remedies of one reshard; raises `WorkbenchError` if the plan no longer has it."""
+    match = next((reshard for reshard in report.reshards if key_of(reshard) == key), None)
+    if match is None:
         raise WorkbenchError("The plan no longer reshards this value.", ["see the current table"])
-    compute_in_background(background, report, f"remedies {key}", lambda: found.remedies)
+    compute_in_background(background, report, f"remedies {key}", lambda: match.remedies)
 
 
 def list_tried_edits(report: Report) -> Iterator[Edit]:
-    """The edits that were found for reshardings of this report."""
-    for each in report.reshards:
-        if each.is_tried:
-            yield from each.edits
+    """Yield the edits found for reshards of this report."""
+    for reshard in report.reshards:
+        if reshard.is_tried:
+            yield from reshard.edits
 
 
 def key_of(each: Reshard) -> str:
@@ -67,10 +63,10 @@ def key_of(each: Reshard) -> str:
 
 def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
     groups = group_items(
-        sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes)
+        sending, lambda item: (template(item.path), template(item.reader), item.before, item.after, item.shape, item.classes)
     )
     timed = report.step_time is not None
-    groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
+    groups.sort(key=lambda group: (not group[0].rematerialises, -sum(reshard.seconds or reshard.sent for reshard in group)))
     columns = (
         Column("value → reader", title="producer and reader, with source lines"),
         Column("made → needed", title="sharding at the producer and at the reader"),
@@ -81,28 +77,29 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
             number=True,
             title="temporary memory on one device at the peak" + (", and seconds per step, exposed and hidden" if timed else ""),
         ),
-        Column("fix", title="tested edits: the plan stays legal, sends less here, and no more in total"),
+        Column("fix", title="tested edits: the plan stays legal and sends less here, without sending more in total"),
     )
     rows = [_row(report, group, paint, timed=timed) for group in groups[:MOST_ROWS]]
     return block("Resharded values", columns, rows, rest_text(len(groups), MOST_ROWS))
 
 
 def _summary(report: Report, sending: list[Reshard]) -> str:
-    sent = sum(each.sent for each in sending)
+    sent = sum(reshard.sent for reshard in sending)
     share = f", {sent / report.sent:.0%} of all bytes sent" if report.sent else ""
-    whole = sum(each.rematerialises for each in sending)
+    whole = sum(reshard.rematerialises for reshard in sending)
     gathered = f" XLA gathers {whole} of them whole, because it has no other method." if whole else ""
     return f"{format_bytes(sent)} sent per device and step for resharding{share}.{gathered}"
 
 
 def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> Row:
     first = group[0]
-    sent, seconds = sum(each.sent for each in group), sum(each.seconds for each in group)
-    times = sum(each.count for each in group)
+    sent, seconds = sum(reshard.sent for reshard in group), sum(reshard.seconds for reshard in group)
+    times = sum(reshard.count for reshard in group)
+    ways = {"terms": [CLASS_TEXTS[number] for number in first.classes], "tone": "bad" if first.rematerialises else ""}
     return row(
         key_of(first),
         *_ends(group, paint),
-        {"stack": [_ways_cell(first), *(_move(move, paint) for move in first.moves)]},
+        {"stack": [ways, *(_move(move, paint) for move in first.moves)]},
         {"stack": [byte_cell(sent), {"text": f"{times:,} × {format_bytes(sent / times)}" if times > 1 else "once", "tone": "muted"}]},
         {"stack": [byte_cell(first.temporary), *([seconds_cell(seconds, "muted")] if timed else [])]},
         _remedies(report, first),
@@ -112,24 +109,18 @@ def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> 
 
 
 def _path(group: list[Reshard]) -> str:
-    """For equal layers, the path that names them all."""
     return template(group[0].path) if len(group) > 1 else group[0].path
 
 
 def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
-    """Where the value is made and where it is read, and its sharding at both ends."""
     first = group[0]
     reader = template(first.reader) if len(group) > 1 else first.reader
     names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
     count = f"×{len(group)}" if len(group) > 1 else ""
-    before, after = (paint.sharding_cell(each, names) for each in (first.before, first.after))
+    before, after = (paint.sharding_cell(sharding, names) for sharding in (first.before, first.after))
     made = {"path": _path(group), "count": count, "beside": first.source} if first.path else {"text": "a value", "beside": first.source}
     read = {"path": reader, "lead": "→", "beside": first.reader_source}
     return {"stack": [made, read]}, {"stack": [before, {**after, "lead": "→"} if isinstance(after, dict) else after]}
-
-
-def _ways_cell(each: Reshard) -> Cell:
-    return {"terms": [CLASS_TEXTS[number] for number in each.classes], "tone": "bad" if each.rematerialises else ""}
 
 
 def _move(move: ReshardCollective, paint: Paint) -> Cell:
@@ -137,7 +128,7 @@ def _move(move: ReshardCollective, paint: Paint) -> Cell:
 
 
 def _remedies(report: Report, each: Reshard) -> Cell:
-    """The remedies that were found; before that, what the diagnostic suggests, and a button that searches for more."""
+    """Return the remedies found; before a search, the edits of the diagnostic and a search button."""
     cell = {"key": key_of(each), "about": f"{each.path} for {each.reader}"}
     if each.is_tried:
         return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
@@ -147,7 +138,6 @@ def _remedies(report: Report, each: Reshard) -> Cell:
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:
-    """An edit with what it saves in the step, and what it costs at the peak."""
     note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, same total"
     held = (
         {"held": f"{_change(remedy.added_bytes)} at the peak", "held_tone": "warn" if remedy.added_bytes > 0 else "good"}
@@ -163,11 +153,11 @@ def _change(count: int) -> str:
 
 
 def _warning_blocks(report: Report, comparison_state: ComparisonState | None) -> Iterator[Block]:
-    """The compiler's warnings of values that it gathers whole, beside whether its partitioner gave them when it was asked."""
+    """Return the compiler's warnings of full rematerialisations, and whether they were predicted."""
     compiled = comparison_state.comparison.compiled if comparison_state and not comparison_state.stale else None
     if compiled is None:
         return
-    foreseen = {each.path for each in report.reshards if each.rematerialises}
+    foreseen = {warning.path for warning in report.reshards if warning.rematerialises}
     if not compiled.rematerialised:
         if foreseen:
             yield note_block("Compiled: no compiler warning of a full rematerialisation.")
@@ -175,21 +165,21 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
     columns = (Column("compiler warning"), Column("shape"), Column("from"), Column("to"), Column("foreseen"))
     rows = [
         row(
-            f"{place} {each.path} {each.name}",
-            {"path": each.path or each.name, "title": each.name},
-            each.shape,
-            {"text": each.before, "title": each.before},
-            {"text": each.after, "title": each.after},
-            {"text": "yes", "tone": "good"} if each.path in foreseen else {"text": "no", "tone": "warn"},
-            subject=each.path,
+            f"{place} {warning.path} {warning.name}",
+            {"path": warning.path or warning.name, "title": warning.name},
+            warning.shape,
+            {"text": warning.before, "title": warning.before},
+            {"text": warning.after, "title": warning.after},
+            {"text": "yes", "tone": "good"} if warning.path in foreseen else {"text": "no", "tone": "warn"},
+            subject=warning.path,
         )
-        for place, each in enumerate(compiled.rematerialised)
+        for place, warning in enumerate(compiled.rematerialised)
     ]
     yield block("Full rematerialisations (compiler warnings)", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))
 
 
 def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
-    """The dimensions that do not divide, with the edits of their diagnostics; nothing where every dimension divides."""
+    """Return the padded dimensions with suggested edits; nothing if every dimension divides evenly."""
     if report.padding:
         yield table_block(padding_table(report.padding, lambda padding: _padding_edits(report, padding)), paint, MOST_PADDED)
 
@@ -202,7 +192,7 @@ def _padding_edits(report: Report, padding: Padding) -> list[str]:
 def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
     if not free:
         return
-    groups = group_items(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
+    groups = group_items(free, lambda item: (template(item.path), template(item.reader), item.before, item.after, item.shape))
     columns = (Column("sliced → reader"), Column("made → needed"))
     rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
     yield block("Free: each device slices its local data", columns, rows, rest_text(len(groups), MOST_FREE))

@@ -1,4 +1,4 @@
-"""Which stage of a pipelined plan the tabs are about: all of them, or one that was picked; and what all of them have beside each other."""
+"""Stage selection of a pipelined plan: one stage or all, and blocks that compare all stages."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +14,11 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.table_blocks import Block, note_block, picture_block
 
 MOST_STAGES = 64
-"""Stages with a button of their own; of more only the first are offered."""
+"""Number of stages with a button."""
 
 
 def stages_state(report: Report, stage: int | None) -> dict[str, Any] | None:
-    """The picker: `options` with a title each, and which is `chosen`; `None` where there is nothing to pick."""
+    """Return the stage selector: `options` with titles, and the `chosen` one; `None` without stages."""
     if report.is_of_devices:
         return None
     try:
@@ -28,8 +28,12 @@ def stages_state(report: Report, stage: int | None) -> dict[str, Any] | None:
     fullest = report.fullest.stage
     options = [{"value": "", "label": "All stages", "title": f"All stages; per-device figures of stage {fullest}, the fullest"}]
     options += [
-        {"value": f"{each.stage}", "label": f"{each.stage}", "title": f"Stage {each.stage}: {format_bytes(each.memory.peak)} at its peak"}
-        for each in stages[:MOST_STAGES]
+        {
+            "value": f"{stage_report.stage}",
+            "label": f"{stage_report.stage}",
+            "title": f"Stage {stage_report.stage}: {format_bytes(stage_report.memory.peak)} at its peak",
+        }
+        for stage_report in stages[:MOST_STAGES]
     ]
     return {"options": options, "chosen": "" if _is_gone(stage, report) else f"{stage}"}
 
@@ -39,46 +43,42 @@ def _is_gone(stage: int | None, report: Report) -> bool:
 
 
 def shown_stage(report: Report, stage: int | None) -> Report:
-    """The report that a view of one device shows: the picked stage's, else the fullest one's; without a pipeline the report itself.
-
-    Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
-    """
+    """Return the report of the selected stage, else of the fullest. Raises `PipelineError`."""
     if report.is_of_devices:
         return report
     return report.fullest if stage is None or _is_gone(stage, report) else report.stages[stage]
 
 
 def picture_of_stages(report: Report, stage: int | None) -> Report:
-    """The report for a picture that can show all stages at once: the picked stage's, else that of the plan."""
+    """Return the report for a picture of all stages: the selected stage, else the plan."""
     return report if report.is_of_devices or _is_gone(stage, report) else shown_stage(report, stage)
 
 
-# What the user has opened in the pictures.
+# View state of the pictures.
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What was opened in the pictures: scopes of the graph (`None`: those open at first), a moment of the step (`None`: its peak), and the
-    stage of a pipeline (`None`: all)."""
+    """View state: open graph scopes (`None`: default), a moment of the step (`None`: peak), a stage (`None`: all)."""
 
     opened: frozenset[str] | None = None
     place: int | None = None
     stage: int | None = None
 
     def at(self, place_text: str, report: Report) -> "Views":
-        """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
+        """Show a moment of the step, or return to its peak. Raises `WorkbenchError` for an unknown moment."""
         place = _place(place_text, shown_stage(report, self.stage))
         return replace(self, place=None if place == self.place else place)
 
     def toggle_scope(self, scope: str, report: Report) -> "Views":
-        """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
+        """Open or close a scope. Raises `WorkbenchError` for an unknown scope."""
         graph = shown_graph(picture_of_stages(report, self.stage))
         if scope not in scopes_of(graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open a scope of the graph"])
         return replace(self, opened=(choose_open_scopes(graph) if self.opened is None else self.opened) ^ {scope})
 
     def of_stage(self, stage_text: str, report: Report) -> "Views":
-        """Show one stage, or all with an empty text. Raises `WorkbenchError` for one that does not exist."""
+        """Show one stage, or all for an empty text. Raises `WorkbenchError` for an unknown stage."""
         if not stage_text:
             return replace(self, stage=None, place=None, opened=None)
         count = 0 if report.is_of_devices else len(report.stages)
@@ -87,7 +87,6 @@ class Views:
         return replace(self, stage=int(stage_text), place=None, opened=None)
 
     def place_in(self, report: Report) -> int | None:
-        """The moment, if the step of this report has it."""
         return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
 
 
@@ -99,24 +98,23 @@ def _place(text: str, report: Report) -> int:
 
 
 def comparison_of(comparison_state: ComparisonState | None, shown: Report) -> ComparisonState | None:
-    """What was compiled or measured of what is shown: of a stage its own compiled program; a measurement is of all stages."""
+    """Return the comparison of the shown report; a stage has its own compiled program but no measurement."""
     if comparison_state is None or shown.stage is None:
         return comparison_state
-    found = comparison_state.comparison.compiled
-    if found is None or shown.stage >= len(found.stages):
+    compiled = comparison_state.comparison.compiled
+    if compiled is None or shown.stage >= len(compiled.stages):
         return None
-    return ComparisonState(Comparison(shown, found.stages[shown.stage]), comparison_state.stale)
+    return ComparisonState(Comparison(shown, compiled.stages[shown.stage]), comparison_state.stale)
 
 
-def comparison_of_picked(comparison_state: ComparisonState | None, report: Report, stage: int | None) -> ComparisonState | None:
-    """The comparison of the picked stage with its compiled program, if there is one; else that of the plan."""
+def comparison_of_stage(comparison_state: ComparisonState | None, report: Report, stage: int | None) -> ComparisonState | None:
+    """Return the comparison of the selected stage if it was compiled, else that of the plan."""
     if comparison_state is None or report.is_of_devices or _is_gone(stage, report):
         return comparison_state
     return comparison_of(comparison_state, shown_stage(report, stage)) or comparison_state
 
 
 def memory_of_stages(report: Report, stage: int | None) -> list[Block]:
-    """The peaks of all stages, over what one holds; nothing if a stage is picked."""
     if report.is_of_devices or not _is_gone(stage, report):
         return []
     note = f"Below: stage {report.fullest.stage}, the fullest. Pick another above."
@@ -124,14 +122,13 @@ def memory_of_stages(report: Report, stage: int | None) -> list[Block]:
 
 
 def traffic_of_stages(report: Report, stage: int | None) -> list[Block]:
-    """What stages send to each other; nothing if one is picked."""
     if report.is_of_devices or not _is_gone(stage, report):
         return []
     note = f"Below: what each device of stage {report.fullest.stage}, the fullest, sends. Pick another above."
     return [picture_block(stage_traffic(report), note, name="traffic of the stages")]
 
 
-def broken_pipeline(error: WorkbenchError) -> list[Block]:
-    """Why there is nothing to show: no device runs the program without its pipeline."""
+def pipeline_error_blocks(error: WorkbenchError) -> list[Block]:
+    """Explain why there are no figures: no device runs the program without its pipeline."""
     suggestions = " ".join(filter(None, [error.message, ways_out_text(error.ways_out)]))
     return [note_block(f"{suggestions} The figures appear once the pipeline is valid; the Pipeline section of Time suggests edits.")]

@@ -1,8 +1,4 @@
-"""The user's lines around the one that what is selected comes from, and what else comes from it.
-
-Which file is read says the program: its own module, made by tracing in this installation, names it. A gesture selects a record of the
-report or a line that one has, a document names neither, and no text of either becomes a path.
-"""
+"""Source lines around the selected path. Only files named by the traced program are read, never paths from a gesture."""
 
 import linecache
 from collections.abc import Iterator
@@ -11,7 +7,7 @@ from typing import Any
 
 from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
-from workbench.core.source_annotations import ManualRegion, SourceConstraint, SourceType
+from workbench.core.source_annotations import ManualRegion, SourceConstraint
 from workbench.propagation.prepared_program import source_files
 from workbench.reports.report import Report
 from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
@@ -22,8 +18,7 @@ MOST_CHARACTERS = 200  # of a line
 
 
 def source_state(report: Report, selected: str) -> dict[str, Any] | None:
-    """Ten lines around the selected path's own, or around the selected line; `None` where it has none. `linked` are the paths that come
-    from a selected line."""
+    """Return ten lines around the selection's line, `None` without one; `linked` paths come from that line."""
     if not selected:
         return None
     lines = set(_lines(report))
@@ -40,15 +35,14 @@ def source_state(report: Report, selected: str) -> dict[str, Any] | None:
             {"number": place, "text": text[:MOST_CHARACTERS], "subject": f"{name}:{place}" if f"{name}:{place}" in lines else ""}
             for place, text in _around(report, name, int(number))
         ],
-        "linked": [*dict.fromkeys(each for path in linked for each in (path, template(path)))][:MOST_LINKED],
+        "linked": [*dict.fromkeys(linked_path for path in linked for linked_path in (path, template(path)))][:MOST_LINKED],
     }
 
 
 def _records(report: Report) -> Iterator[tuple[str, str]]:
-    """The path and the line of each kernel, collective and operation."""
-    yield from ((each.path, each.source) for each in report.kernel_costs)
-    yield from ((each.path, each.source) for each in report.collectives)
-    yield from ((each.path, each.source) for each in report.plan.program.operations)
+    yield from ((record.path, record.source) for record in report.kernel_costs)
+    yield from ((record.path, record.source) for record in report.collectives)
+    yield from ((record.path, record.source) for record in report.plan.program.operations)
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -56,7 +50,6 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _line_of(report: Report, selected: str) -> str:
-    """The line of the first record of this path, else of one in this scope."""
     below = f"{selected}/"
     inside = ""
     for path, source in _records(report):
@@ -77,7 +70,7 @@ def _around(report: Report, name: str, number: int) -> Iterator[tuple[int, str]]
         yield place, text[place - 1].rstrip("\r\n")
 
 
-# The traced function's own sharding annotations, as blocks: its constraints, explicit types and `shard_map` regions.
+# Sharding annotations in the traced function: constraints, explicit types and `shard_map` regions.
 
 MOST_ROWS = 40
 MOST_SIDES = 6  # operands or results of one region
@@ -88,15 +81,17 @@ ABOUT_SOURCE = (
 
 
 def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
-    """One block, or none where the function has no annotations."""
     annotations = report.source_annotations
     if not annotations:
         return
     over = " ".join(f"{name}:{size}" for name, size in annotations.mesh)
     rows = [
-        *(_region(place, each, paint) for place, each in enumerate(annotations.regions)),
-        *(_constraint(place, each, paint) for place, each in enumerate(annotations.constraints)),
-        *(_type(each, paint) for each in annotations.types),
+        *(_region(place, annotation, paint) for place, annotation in enumerate(annotations.regions)),
+        *(_constraint(place, annotation, paint) for place, annotation in enumerate(annotations.constraints)),
+        *(
+            row(f"type {typed.path}", "explicit type", {"path": typed.path}, paint.sharding_cell(typed.sharding), "", subject=typed.path)
+            for typed in annotations.types
+        ),
     ]
     columns = (
         Column("of the function"),
@@ -109,28 +104,24 @@ def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
 
 
 def _region(place: int, region: ManualRegion, paint: Paint) -> Row:
-    what = {"stack": ["shard_map", {**paint.axes(region.axes), "lead": "manual over"}]}
+    kind = {"stack": ["shard_map", {**paint.axes(region.axes), "lead": "manual over"}]}
     ways = {"stack": [*_side("in", region.incoming, paint), *_side("out", region.outgoing, paint)]}
-    return row(f"region {place} {region.path}", what, {"path": region.path}, ways, _line(region.source), subject=region.path)
+    return row(f"region {place} {region.path}", kind, {"path": region.path}, ways, _line(region.source), subject=region.path)
 
 
 def _side(word: str, shardings: tuple[Sharding, ...], paint: Paint) -> Iterator[Cell]:
     for sharding in shardings[:MOST_SIDES]:
-        lies = paint.sharding_cell(sharding)
-        yield {**lies, "lead": word} if isinstance(lies, dict) else f"{word} {lies}"
+        cell = paint.sharding_cell(sharding)
+        yield {**cell, "lead": word} if isinstance(cell, dict) else f"{word} {cell}"
     if len(shardings) > MOST_SIDES:
         yield {"text": f"{word}: {len(shardings) - MOST_SIDES} more", "tone": "muted"}
 
 
 def _constraint(place: int, each: SourceConstraint, paint: Paint) -> Row:
-    what: Cell = {"stack": ["constraint", {**paint.axes(each.manual), "lead": "in a shard_map over"}]} if each.manual else "constraint"
+    kind: Cell = {"stack": ["constraint", {**paint.axes(each.manual), "lead": "in a shard_map over"}]} if each.manual else "constraint"
     value = {"path": each.path, "count": f"×{each.times}" if each.times > 1 else ""}
-    lies = paint.sharding_cell(each.sharding, tuple(map(str, each.shape)))
-    return row(f"constraint {place} {each.path}", what, value, lies, _line(each.source), subject=each.path)
-
-
-def _type(each: SourceType, paint: Paint) -> Row:
-    return row(f"type {each.path}", "explicit type", {"path": each.path}, paint.sharding_cell(each.sharding), "", subject=each.path)
+    sharding_cell = paint.sharding_cell(each.sharding, tuple(map(str, each.shape)))
+    return row(f"constraint {place} {each.path}", kind, value, sharding_cell, _line(each.source), subject=each.path)
 
 
 def _line(source: str) -> Cell:

@@ -1,4 +1,4 @@
-"""Why a tensor is sharded as it is: which rule, override or constraint gave each axis, as far as the plan itself says."""
+"""Explains a sharding by the plan itself: the rule, override or constraint behind each axis."""
 
 from workbench.core.layout import Layout
 from workbench.core.path_patterns import matches
@@ -17,8 +17,8 @@ _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"
 
 
 def placed_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
-    """The answer for an argument: its bytes, the statement that gives each dimension's sharding, and the axes rejected there."""
-    placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
+    """Explain an argument: its bytes, the statement behind each dimension, and the rejected axes."""
+    placed = [placement for placement in report.arguments if is_named(subject, placement.tensor.path)]
     if not placed:
         return None
     first, tensor = placed[0], placed[0].tensor
@@ -30,17 +30,16 @@ def placed_answer(subject: str, report: Report, paint: Paint, background: Backgr
             zip(tensor.dims, tensor.shape, first.sharding.dims, first.local_shape, strict=True)
         )
     ]
-    held = format_bytes(sum(each.local_bytes for each in placed))
+    bytes_text = format_bytes(sum(placement.local_bytes for placement in placed))
     blocks = [block("Cause of the sharding", _COLUMNS, rows)] if rows else []
     return (
-        f"Why {held} on each device?",
+        f"Why {bytes_text} on each device?",
         list(_bytes_sentences(placed, report)),
         [*blocks, *_rejection_blocks(subject, report, paint, background)],
     )
 
 
 def _rejection_blocks(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> list[Block]:
-    """The axes rejected on an argument, once they are known."""
     if not report.plan.layout.statements:
         return []
     replay, failure = replay_or_failure(report, background)
@@ -75,21 +74,20 @@ def _reason_cell(layout: Layout, dim: str, axes: tuple[str, ...], override: str)
 
 
 def value_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
-    """The answer for an intermediate value: where it is computed, where each axis comes from, and the axes rejected there."""
-    value = next((each for each in report.values if is_named(subject, each.path)), None)
+    """Explain an intermediate value: its operation, the origin of each axis, and the rejected axes."""
+    value = next((candidate for candidate in report.values if is_named(subject, candidate.path)), None)
     if value is None:
         return None
     plan = report.plan
-    held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
+    constraint = constraint_on(plan.layout, value.path, len(value.shape), value.source)
     replay, failure = replay_or_failure(report, background)
     number = number_of(replay, report, "value", subject) if replay else None
 
     def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
-        """The origin by Shardy's records; as far as the plan itself says, where there are none."""
-        is_given = bool(held) and dict(plan.layout.constraints)[held].dims[place] is not None
+        is_given = bool(constraint) and dict(plan.layout.constraints)[constraint].dims[place] is not None
         if replay is not None and number is not None and not is_given:
             return origin_cell(replay, number, place, axes, f"value {place}", subject)
-        return _propagated_cell(plan, place, dim, tuple(map(base_axis, axes)), held)
+        return _propagated_cell(plan, place, dim, tuple(map(base_axis, axes)), constraint)
 
     rows = [
         _dimension(paint, place, dim, size, axes or (), local, because(place, dim, axes or ()))
@@ -102,10 +100,10 @@ def value_answer(subject: str, report: Report, paint: Paint, background: Backgro
 
 
 def _propagated_cell(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
-    given = dict(plan.layout.constraints)[held] if held else None
-    if given and (constrained := given.dims[place]) is not None:
+    requested = dict(plan.layout.constraints)[held] if held else None
+    if requested and (constrained := requested.dims[place]) is not None:
         met = "" if set(constrained) == set(axes) else ", applied after the operation"
-        return {"text": f"constraint `@{held}={given}`{met}", "wrap": True}
+        return {"text": f"constraint `@{held}={requested}`{met}", "wrap": True}
     if not axes:
         return {"text": "no operand shards it here", "tone": "muted", "wrap": True}
     rule_axes = plan.layout.rule(dim)
@@ -113,7 +111,7 @@ def _propagated_cell(plan: Plan, place: int, dim: str, axes: tuple[str, ...], he
         first = next((tensor.path for tensor in plan.program.arguments if dim in tensor.dims), "")
         return {"text": f"rule `{dim}:{'+'.join(rule_axes)}`, propagated from arguments such as `{first}`", "wrap": True}
     sources = [f"`{name}:{'+'.join(on)}`" for name, on in plan.layout.rules if set(on) & set(axes)]
-    sources += [f"`{pattern}={each}`" for pattern, each in plan.layout.overrides if set(each.axes) & set(axes)]
-    sources += [f"`@{pattern}={each}`" for pattern, each in plan.layout.constraints if set(each.axes) & set(axes)]
+    sources += [f"`{pattern}={sharding}`" for pattern, sharding in plan.layout.overrides if set(sharding.axes) & set(axes)]
+    sources += [f"`@{pattern}={sharding}`" for pattern, sharding in plan.layout.constraints if set(sharding.axes) & set(axes)]
     origin = " or ".join(sources)
     return {"text": f"propagated by Shardy{f', which has the axis from {origin}' if origin else ''}", "wrap": True}

@@ -1,10 +1,9 @@
-"""The building blocks of the tabs, as JSON: blocks with columns and rows of cells, or with a picture; buttons that make an edit, and the
-composition of a number as a table.
+"""Building blocks of the tabs as JSON: tables, pictures, edit buttons, and compositions of a number.
 
-A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long), `{"dims": [...]}` (named
-dimensions coloured by the axes they are sharded over), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}` (a bar), `{"edits": [...]}`
-(buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one under the other; there `lead` is
-said before one, and `beside` after it).
+A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (truncated at its front), `{"dims": [...]}`
+(named dimensions coloured by mesh axis), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}` (a bar), `{"edits":
+[...]}` (edit buttons), `{"terms": [...]}` (glossary terms) and `{"stack": [cells]}` (cells in a column, with optional
+`lead` before and `beside` after one).
 """
 
 import re
@@ -45,14 +44,13 @@ class Column:
 
 
 def block(title: str, columns: tuple[Column, ...], rows: list[Row], note: str = "") -> Block:
-    """One table."""
-    heads = [{"label": each.label, "number": each.number, "title": each.title} for each in columns]
+    heads = [{"label": column.label, "number": column.number, "title": column.title} for column in columns]
     return {"title": title, "columns": heads, "rows": rows, "note": note, "picture": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A button beside a text: it presses or takes to a control that is on the board, by its name there (`data-focus`)."""
+    """A button beside a text that presses or focuses a board control, given by its `data-focus` name."""
 
     label: str
     name: str
@@ -62,14 +60,14 @@ CHOOSE_HARDWARE, COMPILE, RUN = Control("Choose hardware", "hw-chip"), Control("
 
 
 def note_block(note: str, *controls: Control) -> Block:
-    """A text where there is nothing to show, with the controls that would change that."""
-    shown = [{"label": each.label, "name": each.name} for each in controls]
+    """Build a placeholder text, with the controls that would change it."""
+    shown = [{"label": control.label, "name": control.name} for control in controls]
     return {**block("", (), [], note), **({"controls": shown} if shown else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """The gesture of a click on a mark that opens something, and its field for the name of that."""
+    """The gesture of a click on a mark, and its field for the name of the mark."""
 
     kind: type[Gesture]
     field: str
@@ -78,35 +76,29 @@ class Opens:
 def picture_block(
     picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None, charts: Sequence[Chart] = ()
 ) -> Block:
-    """A picture, and its text alternative; `name` is that of the file it is saved as. `charts` show the same, to be explored: where the
-    front end can draw them it does, in the picture's place. `as_json` makes it JSON."""
+    """Build a picture and its text alternative; `charts` are interactive versions, `name` is the file name."""
     gesture = {"verb": opens.kind.verb, "field": opens.field} if opens else None
-    drawn = {"name": name, "about": picture.about, "opens": gesture, "charts": [each.state for each in charts]}
+    drawn = {"name": name, "about": picture.about, "opens": gesture, "charts": [chart.state for chart in charts]}
     return {**note_block(note), "picture": {**drawn, "made": picture}}
 
 
 def as_json(block: Block, is_asked: Callable[[str], bool]) -> Block:
-    """A block with its picture as SVG and text, the forms that nobody sees left `None` until they are asked for by the picture's name: the
-    text, and the SVG behind charts. Making them takes longer than all else in some tabs."""
+    """Render a block's picture; hidden forms, which can be slow, stay `None` until requested by name."""
     if not block["picture"]:
         return block
     picture = dict(block["picture"])
-    made, asked = picture.pop("made"), is_asked(picture["name"])
-    svg = made.svg if asked or not picture["charts"] else None
-    return {**block, "picture": {**picture, "svg": svg, "text": made.text if asked else None}}
+    made, is_requested = picture.pop("made"), is_asked(picture["name"])
+    svg = made.svg if is_requested or not picture["charts"] else None
+    return {**block, "picture": {**picture, "svg": svg, "text": made.text if is_requested else None}}
 
 
 def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:
-    """`subject`: the path of the argument, value or collective the row is about; it can be selected, and is then marked in every view.
-
-    A `tone` of "bad" makes it stand out.
-    """
+    """Build a table row; `subject` is the selectable path, `tone` "bad" highlights the row."""
     return {"key": key, "cells": list(cells), "subject": subject, "tone": tone}
 
 
 def axis_colours(session: Session, mesh: Mesh | None = None) -> dict[str, int]:
-    """The colour of each axis of the present mesh, or of another of the history: an axis keeps it for as long as it has its name, and
-    takes it along when it is renamed."""
+    """Return the colour of each axis of a mesh, by default the present one; an axis keeps its colour when renamed."""
     return number_axes(((node.plan.mesh, _renamed_axes(node.edit)) for node in session.nodes), mesh or session.plan.mesh)
 
 
@@ -115,24 +107,23 @@ def _renamed_axes(edit: Edit | None) -> dict[str, str]:
         case RenameAxis():
             return {edit.axis: edit.name}
         case EditGroup():
-            return {old: new for each in edit.edits for old, new in _renamed_axes(each).items()}
+            return {old: new for inner in edit.edits for old, new in _renamed_axes(inner).items()}
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Cells in the colours of the mesh axes."""
+    """Builds cells in the colours of the mesh axes."""
 
     colours: dict[str, int]
 
     def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = (), *, with_axes: bool = True) -> Cell:
-        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as in a layout: `data`, `-`, `?`. Without
-        axes only the colours say over which a named dimension is split."""
+        """Build a sharding cell with one tag per dimension: `batch:data`, `seq`; unnamed `data`, `-`, `?`."""
         tags = [_dim_tag(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
         if not with_axes:
             tags = [(name, title) for name, (_, title) in zip(names, tags, strict=False)]
         colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
-        shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
+        shown = [{"name": text, "title": title, "colours": dim_colours} for (text, title), dim_colours in zip(tags, colours, strict=True)]
         return {"dims": shown} if shown else "scalar"
 
     def axes(self, axes: tuple[str, ...]) -> Cell:
@@ -153,7 +144,6 @@ class Paint:
 
 
 def _dim_tag(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
-    """The tag of one dimension, and its tooltip."""
     if axes is None:
         return f"{name} ?".strip(), "left to propagation"
     over = "+".join(axes)
@@ -173,8 +163,8 @@ def seconds_cell(seconds: float, tone: str = "", title: str = "") -> Cell:
 
 
 def dtype_cell(name: str) -> Cell:
-    """`float32` as `f32`, the way JAX prints it."""
-    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda found: found[1] + found[2][0], name), "title": name, "tone": "muted"}
+    """Abbreviate a dtype as JAX does: `float32` as `f32`."""
+    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda match: match[1] + match[2][0], name), "title": name, "tone": "muted"}
 
 
 def rest_text(count: int, most: int, advice: str = "") -> str:
@@ -182,7 +172,6 @@ def rest_text(count: int, most: int, advice: str = "") -> str:
 
 
 def page_blocks(shown: fact_page.Page, paint: Paint, most: int) -> Iterator[Block]:
-    """The paragraphs and tables of a page; at most so many rows of a table."""
     for part in shown.parts:
         if isinstance(part, str):
             yield note_block(part)
@@ -193,19 +182,17 @@ def page_blocks(shown: fact_page.Page, paint: Paint, most: int) -> Iterator[Bloc
 
 
 def table_block(table: fact_page.Table, paint: Paint, most: int) -> Block:
-    """One table of a page."""
     titles = dict(table.titles)
     labels = [(name.rstrip(">~+"), name) for name in table.columns]
     columns = tuple(Column(label, number=name.endswith(">"), title=titles.get(label, "")) for label, name in labels)
     rows = [
-        row(each.key or each.cells[0].text, *(_page_cell(cell, paint) for cell in each.cells), subject=each.subject)
-        for each in table.rows[:most]
+        row(page_row.key or page_row.cells[0].text, *(_page_cell(cell, paint) for cell in page_row.cells), subject=page_row.subject)
+        for page_row in table.rows[:most]
     ]
     return block(table.heading or table.title, columns, rows, f"{table.note} {rest_text(len(table.rows), most)}".strip())
 
 
 def _terms_block(table: fact_page.Table) -> Block:
-    """What the words of a table mean."""
     rows = [row(name, {"text": name, "tone": "strong"}, {"text": f"{meaning}.", "wrap": True}) for name, meaning in table.terms]
     return block("Causes", (Column("cause"), Column("what happens")), rows)
 
@@ -236,11 +223,11 @@ def _amount_cell(cell: fact_page.PageCell) -> Cell:
     return {"text": format_figure(cell.value, cell.kind), "title": cell.title or exact, "tone": cell.tone}
 
 
-# Buttons in the tabs: a suggested edit, and cells that hold several.
+# Buttons in the tabs.
 
 
 def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
-    """Buttons for the edits that resolve a conflict, once they are found; `why_axis.resolving_cell` does so for a rejected axis."""
+    """Build buttons for the edits that resolve a conflict, once found."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
     edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
@@ -253,58 +240,55 @@ def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries
 
 
 def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
-    """A button for an edit that was found for the present plan."""
     return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
 
 
 def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
-    """A button for a gesture."""
     return {"label": label, "gesture": gesture.as_message(), **more}
 
 
 def buttons_cell(*each: dict[str, Any]) -> Cell:
-    """Buttons, each with its own gesture."""
     return {"acts": list(each)}
 
 
 def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
-    """The edit of that text among those found for a report."""
-    for found in known(report).values():
-        edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
+    """Return the edit with this text among those found for a report."""
+    for answer in known(report).values():
+        edits = answer if isinstance(answer, tuple) else [getattr(answer, "edit", None)]
         for edit in edits:
             if edit is not None and str(edit) == text:
                 return edit
     return None
 
 
-# The composition of a number, as a table: each part with its share of all, the largest first.
+# The composition of a number as a table: each part with its share, largest first.
 
 MOST_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A part of a number; equal ones of repeated layers are one."""
+    """A part of a number; equal parts of repeated layers are merged. `count` 0 means not counted."""
 
     path: str
     amount: float
     source: str = ""
     shade: int = 0
     notes: tuple[Cell, ...] = ()
-    count: int = 0  # 0 for what is not counted
+    count: int = 0  # 0: not counted
 
 
 def parts_table(
     what: str, columns: tuple[Column, ...], parts: Iterable[Contribution], show: Callable[[float], str], amount: str = "on one device"
 ) -> Block:
-    """Parts with their share of all, equal layers together, the largest first."""
-    merged = sorted(_merge_alike(parts), key=lambda each: -each[0].amount)
-    total = sum(each.amount for each, _ in merged) or 1.0
-    counted = any(each.count for each, _ in merged)
+    """Build a table of parts with their shares, equal layers merged, largest first."""
+    merged = sorted(_merge_alike(parts), key=lambda entry: -entry[0].amount)
+    total = sum(part.amount for part, _ in merged) or 1.0
+    counted = any(part.count for part, _ in merged)
     times = (Column("times", number=True, title="a step"),) * counted
     heads = (Column("share"), Column(amount, number=True), Column(what), *columns, *times, Column("line"))
-    rows = [_part_row(place, each, subject, total, show, counted=counted) for place, (each, subject) in enumerate(merged[:MOST_ROWS])]
-    rest = total - sum(each.amount for each, _ in merged[:MOST_ROWS])
+    rows = [_part_row(place, part, subject, total, show, counted=counted) for place, (part, subject) in enumerate(merged[:MOST_ROWS])]
+    rest = total - sum(part.amount for part, _ in merged[:MOST_ROWS])
     more = rest_text(len(merged), MOST_ROWS)
     return block("", heads, rows, f"{more} The others make {rest / total:.1%}." if more else "")
 
@@ -324,16 +308,20 @@ def _part_row(place: int, part: Contribution, subject: str, total: float, show: 
 
 
 def _merge_alike(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
-    """Equal parts of repeated layers as one, with the subject that names them all."""
     alike: dict[str, list[Contribution]] = {}
     for part in parts:
         alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
     for members in alike.values():
         first = members[0]
-        subject, label = fold_paths(list(dict.fromkeys(each.path for each in members)))
+        subject, label = fold_paths(list(dict.fromkeys(member.path for member in members)))
         yield (
             Contribution(
-                label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)
+                label,
+                sum(member.amount for member in members),
+                first.source,
+                first.shade,
+                first.notes,
+                sum(member.count for member in members),
             ),
             subject,
         )

@@ -1,5 +1,4 @@
-"""The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row; and the results of the
-step."""
+"""The tensor table: arguments by role with dimensions as chips, repeated layers folded, and the step's results."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,18 +8,18 @@ from workbench.core.layout import Layout
 from workbench.core.path_patterns import matches
 from workbench.core.program import STATE
 from workbench.core.sharding import Sharding, base_axis
-from workbench.core.tensor import Role, Tensor
+from workbench.core.tensor import Role
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.annotation_marks import marks_of, tags_of
-from workbench.widgets.board.layer_folding import alike_arguments, fold_paths, stacked_layers, template
+from workbench.widgets.board.layer_folding import fold_paths, group_arguments, stacked_layers, template
 from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"
 FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
-"""Sections that are closed at first: optimiser state is sharded as its parameters are."""
+"""Sections closed by default: optimiser state is sharded like its parameters."""
 _SECTIONS = {
     Role.PARAMETER: "Parameters",
     Role.OPTIMIZER_STATE: "Optimizer state",
@@ -45,8 +44,7 @@ _ELSEWHERE = {"text": "other stages", "tone": "muted", "title": "not on this sta
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Arguments that are equal and sharded alike: one, or the same one of repeated layers. `held` is, by path, what the devices of a stage
-    have of them; without a pipeline they have what is placed."""
+    """Equal arguments with equal sharding; `held` maps paths to placements on the selected stage's device."""
 
     placed: tuple[Placement, ...]
     subject: str
@@ -59,21 +57,22 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """Bytes on one device, all of them."""
-        return sum(each.local_bytes for each in self.on_device)
+        return sum(placement.local_bytes for placement in self.on_device)
 
     @property
     def on_device(self) -> tuple[Placement, ...]:
-        """What a device holds of them; nothing of those that are on other stages."""
         held = self.held
-        return self.placed if held is None else tuple(held[each.tensor.path] for each in self.placed if each.tensor.path in held)
+        return (
+            self.placed
+            if held is None
+            else tuple(held[placement.tensor.path] for placement in self.placed if placement.tensor.path in held)
+        )
 
 
 def tensor_blocks(
     report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = (), stage: Report | None = None
 ) -> list[Block]:
-    """One table; of a pipelined plan with what the devices of one `stage` hold of each argument. `toggled` are the keys of sections and
-    folded rows that the user opened or closed; a search opens what it finds. `more` are rows that follow."""
+    """Build the table; `toggled` are opened or closed rows, `more` rows are appended, `stage` limits the shards."""
     held = None if stage is None or stage.stage is None else {placed.tensor.path: placed for placed in stage.arguments}
     groups, more = [replace(group, held=held) for group in groups_of(report, search.lower().split())], list(more)
     if not groups and not more:
@@ -83,8 +82,8 @@ def tensor_blocks(
 
 
 def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
-    """The arguments that have all `words`, those that are equal and sharded alike together."""
-    for indices in alike_arguments(report.plan.program):
+    """Yield the arguments that match all `words`, grouped if equal with equal sharding."""
+    for indices in group_arguments(report.plan.program):
         by_sharding: dict[object, list[Placement]] = {}
         for placed in (report.arguments[index] for index in indices):
             if not words or has_words(placed, words):
@@ -98,14 +97,12 @@ def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
 
 
 def argument_blocks(report: Report, paint: Paint, path: str) -> list[Block]:
-    """The row of one argument; empty if there is none of that path."""
     groups = [group for group in groups_of(report) if any(placed.tensor.path == path for placed in group.placed)]
     rows = [_row(report.plan.layout, group, paint, f"selected {path}") for group in groups]
     return [block("Selected", _COLUMNS, rows)] if rows else []
 
 
 def has_words(placed: Placement, words: Collection[str]) -> bool:
-    """Whether a search for all of these finds it."""
     tensor = placed.tensor
     text = f"{tensor.path} {tensor.role.value} {' '.join(tensor.dims)} {tensor.dtype} {placed.sharding}".lower()
     return all(word in text for word in words)
@@ -131,7 +128,6 @@ def _section(key: str, title: str, groups: list[Group], *, is_open: bool) -> Row
 
 
 def _group_rows(layout: Layout, group: Group, paint: Paint, toggled: Collection[str]) -> Iterator[Row]:
-    """The row of a group, and those of its layers if it is unfolded."""
     many = len(group.placed) > 1
     key = f"{group.subject} {group.first.tensor.shape} {group.first.sharding}"
     is_open = many and key in toggled
@@ -143,15 +139,21 @@ def _group_rows(layout: Layout, group: Group, paint: Paint, toggled: Collection[
 
 def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
     tensor, count = group.first.tensor, len(group.placed)
-    here = group.on_device
-    local = here[0].local_shape if here else ()
-    each = f"{len(here)} × {format_bytes(here[0].local_bytes)} on each device" if len(here) > 1 else f"{group.bytes:,} bytes on each device"
+    local_placements = group.on_device
+    local = local_placements[0].local_shape if local_placements else ()
+    bytes_title = (
+        f"{len(local_placements)} × {format_bytes(local_placements[0].local_bytes)} on each device"
+        if len(local_placements) > 1
+        else f"{group.bytes:,} bytes on each device"
+    )
     return row(
         key,
         {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
         {**_chips_of(layout, group, paint), "tags": tags_of(layout, tensor.path)},
-        {"text": shape_text(local), "tone": "same" if local == tensor.shape else ""} if here else _ELSEWHERE,
-        {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"} if here else {"text": "–", "tone": "muted"},
+        {"text": shape_text(local), "tone": "same" if local == tensor.shape else ""} if local_placements else _ELSEWHERE,
+        {"text": format_bytes(group.bytes), "title": bytes_title, "why": f"tensor {group.subject}"}
+        if local_placements
+        else {"text": "–", "tone": "muted"},
         shape_text(tensor.shape),
         dtype_cell(tensor.dtype),
         subject=group.subject,
@@ -167,19 +169,9 @@ def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
         tensor.shape,
         dims,
         paint,
-        _find_override(layout, tensor.path),
-        _requested_sharding(layout, tensor),
+        next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), ""),
+        None if layout.is_plain else layout.sharding(tensor),
     )
-
-
-def _find_override(layout: Layout, path: str) -> str:
-    """The override that applies to a tensor; empty if the rules place it."""
-    return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
-
-
-def _requested_sharding(layout: Layout, tensor: Tensor) -> Sharding | None:
-    """The sharding that the layout requests for a tensor, where that differs from its actual one."""
-    return None if layout.is_plain else layout.sharding(tensor)
 
 
 def chips(
@@ -192,12 +184,8 @@ def chips(
     own: str = "",
     given: Sharding | None = None,
 ) -> Cell:
-    """The dimensions of a tensor as chips that can be dragged.
-
-    `own`: the override or constraint that gives its sharding; `given`: the request. A constraint is met behind the operation, whose own
-    result the chips show; what is open or late is shown as marks.
-    """
-    found: list[dict[str, Any]] = []
+    """Build a tensor's dimensions as draggable chips; `own` names its override or constraint, `given` is the request."""
+    entries: list[dict[str, Any]] = []
     marks = marks_of(given)
     for place, (name, size, axes) in enumerate(zip(names, shape, dims, strict=True)):
         where = f"split over {' then '.join(axes)}" if axes else "whole on every device"
@@ -209,9 +197,9 @@ def chips(
             "title": f"{name or 'unnamed'} = {size}, {where}",
             "marks": marks[place] if marks else (),
         }
-        found.append(entry)
+        entries.append(entry)
     return {
-        "chips": found,
+        "chips": entries,
         "of": kind,
         "path": subject,
         "own": own,
@@ -220,7 +208,6 @@ def chips(
 
 
 def _is_explicit(kind: str, given: Sharding) -> bool:
-    """Whether it is shown in words: a constraint, or an override that the chips do not show completely."""
     return kind != TENSOR or not given.is_plain
 
 
@@ -228,37 +215,37 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
-# The results of a step, as rows of the tensor board: one that becomes an argument of the next step has that argument's sharding, and no
+# Results of a step as rows of the tensor table; a result carried to the next step has the sharding of its argument and no
 # row.
 
 RESULT = "result"
 KEY = "results"
 
 
-def uncarried_results(report: Report) -> tuple[Placement, ...]:
-    """The results that are not carried on; each may be annotated."""
+def separate_results(report: Report) -> tuple[Placement, ...]:
+    """Return the results that are not carried to the next step; each may be annotated."""
     carried = {result for result, _ in report.plan.program.carried}
-    return tuple(each for number, each in enumerate(report.results) if number not in carried)
+    return tuple(placement for number, placement in enumerate(report.results) if number not in carried)
 
 
 def result_rows(report: Report, paint: Paint, words: Collection[str], toggled: Collection[str]) -> Iterator[Row]:
-    """A section of them, repeated layers as one row; nothing where all results become arguments."""
-    found = [each for each in uncarried_results(report) if not words or has_words(each, words)]
-    if not found:
+    """Yield a section of results, repeated layers folded; nothing if all results are carried."""
+    placements = [placement for placement in separate_results(report) if not words or has_words(placement, words)]
+    if not placements:
         return
     is_open = bool(words) or KEY not in toggled
-    yield {**row(KEY), "section": {"title": "Results", "note": _note(report, found)}, "fold": {"key": KEY, "open": is_open}}
+    yield {**row(KEY), "section": {"title": "Results", "note": _note(report, placements)}, "fold": {"key": KEY, "open": is_open}}
     groups: dict[object, list[Placement]] = {}
-    for each in found if is_open else ():
-        tensor = each.tensor
-        groups.setdefault((template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, each.sharding), []).append(each)
+    for placement in placements if is_open else ():
+        tensor = placement.tensor
+        groups.setdefault((template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, placement.sharding), []).append(placement)
     for members in groups.values():
         yield _result_row(report.plan.layout, members, paint)
 
 
 def _note(report: Report, found: Collection[Placement]) -> str:
-    held = sum(each.local_bytes for each in found)
-    text = f"{len(found):,} of the step, {format_bytes(held)} per device, sharded by propagation unless overridden"
+    local_bytes = sum(placement.local_bytes for placement in found)
+    text = f"{len(found):,} of the step, {format_bytes(local_bytes)} per device, sharded by propagation unless overridden"
     if carried := len(report.plan.program.carried):
         text += f"; {carried:,} more {'is' if carried == 1 else 'are'} carried to the next step"
     return text
@@ -266,10 +253,10 @@ def _note(report: Report, found: Collection[Placement]) -> str:
 
 def _result_row(layout: Layout, members: list[Placement], paint: Paint) -> Row:
     first, tensor, count = members[0], members[0].tensor, len(members)
-    subject, label = fold_paths([each.tensor.path for each in members])
-    own = next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
-    given = layout.override(tensor.path)
-    dims_cell: dict[str, Any] = chips(RESULT, subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own, given)
+    subject, label = fold_paths([placement.tensor.path for placement in members])
+    override = next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
+    requested = layout.override(tensor.path)
+    dims_cell: dict[str, Any] = chips(RESULT, subject, tensor.dims, tensor.shape, first.sharding.dims, paint, override, requested)
     return {
         **row(
             f"result {subject} {tensor.shape} {first.sharding}",

@@ -1,4 +1,4 @@
-"""The intermediate values with Shardy's shardings, repeated layers folded into one row; each can be constrained."""
+"""Intermediate values with Shardy's shardings, repeated layers folded into one row; each can be constrained."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Equal values of repeated layers that are sharded alike."""
+    """Equal values of repeated layers with equal sharding."""
 
     first: Value
     subject: str
@@ -36,22 +36,22 @@ class Alike:
 
 
 def value_blocks(report: Report, paint: Paint, search: str = "") -> list[Block]:
-    """One table of the values that have all words of `search`, in order of appearance."""
-    found = list(alike_values(report.values, search.lower().split()))
-    rows = [_row(report.plan.layout, place, each, paint) for place, each in enumerate(found[:MOST_VALUES])]
-    note = rest_text(len(found), MOST_VALUES, " Search to see others.") or (
-        "" if found else f"No intermediate value matches “{search[:80]}”."
+    """Build a table of the values that match all words of `search`, in program order."""
+    groups = list(alike_values(report.values, search.lower().split()))
+    rows = [_row(report.plan.layout, place, group, paint) for place, group in enumerate(groups[:MOST_VALUES])]
+    note = rest_text(len(groups), MOST_VALUES, " Search to see others.") or (
+        "" if groups else f"No intermediate value matches “{search[:80]}”."
     )
     return [block("", _COLUMNS, rows, note)]
 
 
 def selected_blocks(report: Report, paint: Paint, selected: str) -> list[Block]:
-    """The values and the argument that a graph box stands for, with chips to annotate them; a hint where nothing is selected."""
+    """Return the values and arguments of a graph box, with chips to annotate them; a hint without a selection."""
     values = [value for value in report.values if is_named(selected, value.path)] if selected else []
     layout = report.plan.layout
-    found = list(alike_values(values))[:MOST_SELECTED]
-    if found:
-        rows = [_row(layout, place, each, paint) for place, each in enumerate(found)]
+    selection = list(alike_values(values))[:MOST_SELECTED]
+    if selection:
+        rows = [_row(layout, place, group, paint) for place, group in enumerate(selection)]
         return [block("Selected", _COLUMNS, rows, "Open a chip's menu, or drop it on an axis of the board.")]
     if selected and (arguments := argument_blocks(report, paint, selected)):
         return arguments
@@ -70,9 +70,9 @@ def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterat
 
 
 def constraint_on(layout: Layout, path: str, rank: int, source: str = "") -> str:
-    """The pattern of the constraint that applies to the value of a path and a line, the last one given; empty for none."""
+    """Return the pattern of the last constraint that applies to a value; empty without one."""
     return next(
-        (pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and selects(pattern, path, source)), ""
+        (pattern for pattern, sharding in reversed(layout.constraints) if len(sharding.dims) == rank and selects(pattern, path, source)), ""
     )
 
 
@@ -83,12 +83,12 @@ def _haystack(value: Value) -> str:
 def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
     value = each.first
     constraint = constraint_on(layout, value.path, len(value.shape), value.source)
-    own, given = (f"constraint {constraint}", dict(layout.constraints)[constraint]) if constraint else ("", None)
+    label, requested = (f"constraint {constraint}", dict(layout.constraints)[constraint]) if constraint else ("", None)
     return row(
         f"{place} {each.subject} {value.shape} {value.sharding}",
         {"path": each.label, "title": f"{value.kind} · {each.label}"},
         {
-            **chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
+            **chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, label, requested),
             "tags": tags_of(layout, value.path, value.source),
         },
         {"text": shape_text(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
@@ -101,5 +101,5 @@ def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
 
 
 def line_cell(path: str, line: str, rank: int) -> Cell:
-    """A source line; in the forward pass, where a constraint may name it, one that can be selected."""
+    """Build a source line cell, selectable in the forward pass, where a constraint may name the line."""
     return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and selects(line, path, line) else {})}

@@ -1,5 +1,4 @@
-"""Why an axis is there, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would reverse
-that; and why devices compute more than the program needs."""
+"""Explains an axis (statement, propagation steps, displaced axes, edits that reverse it) and duplicated work."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,7 +8,7 @@ from workbench.errors import WorkbenchError
 from workbench.reports.diagnostic import ONCE, Duplication
 from workbench.reports.measurement import Measurement
 from workbench.reports.propagation import Propagation, PropagationError
-from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
+from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, RejectedAxis, ShardedValue
 from workbench.reports.propagation_step_text import axis_propagation_text, rejection_text
 from workbench.reports.report import Report
 from workbench.units import format_count
@@ -33,7 +32,7 @@ from workbench.widgets.tabs.table_blocks import (
 
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
-_NAMED = 3  # statements that could bring an axis as well
+_NAMED = 3  # listed statements that could also propagate an axis
 WAITING_TEXT = "Computing…"
 _PATH_COLUMNS = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
 _REJECTION_COLUMNS = (Column("axis"), Column("rejected axes and reasons"), Column("to resolve it the other way"))
@@ -43,12 +42,11 @@ Answer = tuple[str, list[str], list[Block]]
 
 
 def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
-    """The propagation steps; `None` while they are computed."""
     return compute_in_background(background, report, "propagation", lambda: report.propagation)
 
 
 def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
-    """The propagation steps; `None` while they are computed, and with a note of why where they are not available."""
+    """Return the propagation, `None` while it is computed; if it is not available, `None` with a note of the reason."""
     try:
         return replay_of(report, background), []
     except WorkbenchError as error:
@@ -56,7 +54,7 @@ def replay_or_failure(report: Report, background: BackgroundQueries | None) -> t
 
 
 def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> Answer | None:
-    """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
+    """Answer `KIND PLACE AXIS PATH`: why an axis shards a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
         return None
@@ -80,7 +78,7 @@ def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQ
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
-    """The number of a table's subject in the replay, the first of equal ones; `None` if it is not there."""
+    """Return the index of a table's subject in the propagation, the first of equal ones; `None` if it is missing."""
     if kind == "tensor":
         paths = (placed.tensor.path for placed in report.arguments)
         path = next((path for path in paths if is_named(subject, path)), "")
@@ -92,7 +90,7 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
 
 
 def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], question: str, subject: str) -> Cell:
-    """Where the axes of a dimension come from, in one line; the question for all its steps is `axis QUESTION AXIS SUBJECT`."""
+    """Describe the origin of a dimension's axes in one line; `axis QUESTION AXIS SUBJECT` asks for all steps."""
     site = replay.values[number]
     dim_axes = site.sharding.dims[dim] or ()
     explanation = [_origin_text(replay.axis(number, dim, axis)) for axis in axes if axis in dim_axes]
@@ -105,8 +103,8 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
 
 
 def _origin_text(explanation: Explanation) -> str:
-    way = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", set by hand"
-    return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
+    suffix = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", set by hand"
+    return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{suffix}"
 
 
 def _lead(explanation: Explanation) -> Iterator[str]:
@@ -117,18 +115,15 @@ def _lead(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"`{axis}` was set by hand: {explanation.origin}."
     base = base_axis(axis)
-    same = sum(each.statement == explanation.origin.statement for each in explanation.others)
+    same = sum(origin.statement == explanation.origin.statement for origin in explanation.others)
     if same:
         yield f"The same statement could also propagate it from {count_text(same, 'other place')}."
-    if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
+    others = [origin for origin in explanation.others if origin.statement != explanation.origin.statement]
+    if named := list(dict.fromkeys(f"`{origin.statement}`" if origin.statement else origin.kind for origin in others)):
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         yield f"Without that statement, {base} could still be propagated from {', '.join(named[:_NAMED])}{more}."
     elif path:
         yield f"No other statement propagates it: without it the dimension is not sharded over {base}."
-
-
-def _statement(origin: Origin) -> str:
-    return f"`{origin.statement}`" if origin.statement else origin.kind
 
 
 def _resharded_text(site: ShardedValue, axis: str) -> str:
@@ -162,7 +157,7 @@ def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
 
 
 def place_cell(site: ShardedValue, dim: int) -> Cell:
-    """`d_ff of params/w1`."""
+    """Format a place: `d_ff of params/w1`."""
     behind = " after its constraint" if site.kind == "sharding_constraint" else ""
     return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
 
@@ -172,7 +167,6 @@ def _dim(site: ShardedValue, dim: int) -> str:
 
 
 def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
-    """The rejected axes, each with the edits that would resolve the conflict the other way."""
     if not lost:
         return []
     replay = report.propagation
@@ -194,17 +188,16 @@ def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint,
 
 
 def resolving_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
-    """Buttons for the edits after which a rejected axis is accepted; they are tried first, which takes a moment."""
     conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
     return edits_cell(report, conflict, background)
 
 
 def move_line(replay: Propagation, move: AxisPropagation) -> str:
-    """One propagation step in words, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
+    """Describe a propagation step: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return axis_propagation_text(replay, move).partition(", ")[2]
 
 
-# Why devices compute more than the program needs: the same products on several of them, or padding.
+# Duplicated work: equal products on several devices, or padding.
 
 _TITLE = "work per device relative to an equal share"
 _COLUMNS = (Column("done"), Column("alike along"), Column("padded", title=_TITLE))
@@ -212,7 +205,7 @@ _SHADE = 3
 
 
 def explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> tuple[str, Iterable[str], Iterable[Block]]:
-    """Title, lead and table of the dots of which devices compute more than their part, by the work that would be saved."""
+    """Return title, lead and table of the dots with duplicated work, by the work that could be saved."""
     flops, parts = report.flops, list(_parts(report, paint))
     whole = f"{_flop(flops.per_device)} on each of {flops.devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)}"
     lead = [f"{whole} of the program.", *(_causes(report.duplication_causes) if parts else ["No matrix product is duplicated."])]
@@ -222,13 +215,13 @@ def explain_duplication(report: Report, paint: Paint, _measurement: Measurement 
 
 def _parts(report: Report, paint: Paint) -> Iterator[Contribution]:
     devices = report.flops.devices
-    for each in report.products:
-        wasted = (each.per_device * devices - each.flops) * each.count / devices
+    for dot in report.products:
+        wasted = (dot.per_device * devices - dot.flops) * dot.count / devices
         if wasted > 0:
-            alike = each.per_device * devices / each.flops / each.padding
-            idle = tuple(name for name, size in report.mesh.axes if name not in each.axes and size > 1) if alike > ONCE else ()
-            padded = f"{each.padding:.2f}×" if each.padding > ONCE else ""
-            yield Contribution(each.path, wasted, each.source, _SHADE, (f"{alike:,.0f}×", paint.axes(idle), padded))
+            alike = dot.per_device * devices / dot.flops / dot.padding
+            idle = tuple(name for name, size in report.mesh.axes if name not in dot.axes and size > 1) if alike > ONCE else ()
+            padded = f"{dot.padding:.2f}×" if dot.padding > ONCE else ""
+            yield Contribution(dot.path, wasted, dot.source, _SHADE, (f"{alike:,.0f}×", paint.axes(idle), padded))
 
 
 def _causes(found: Duplication) -> Iterator[str]:

@@ -13,9 +13,9 @@ from tests.install_browsers import system_firefox
 REPOSITORY = Path(__file__).parents[4]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """The system's Firefox; without one the tests are skipped."""
+    """The system's Firefox, which ends with these tests; without one they are skipped."""
     if (path := system_firefox()) is None:
         pytest.skip("There is no Firefox: run `python tests/install_browsers.py`, or install one and put it on PATH.")
     started = tmp_path_factory.mktemp("firefox") / "firefox"

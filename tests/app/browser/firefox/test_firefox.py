@@ -14,7 +14,7 @@ from tests.app.browser.test_charts import (
     test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edit,
     test_marks_are_walked_and_chosen_by_keyboard,
 )
-from tests.app.browser.test_notebook import test_a_drop_in_the_cell_moves_the_plan_in_the_kernel
+from tests.app.browser.test_notebook import cell, test_a_drop_in_the_cell_moves_the_plan_in_the_kernel_which_the_sidebar_lists_once
 from tests.app.browser.test_page import (
     test_a_dimension_dragged_onto_an_axis_splits_it_there,
     test_a_run_shows_progress_and_then_the_result,
@@ -34,6 +34,7 @@ from tests.app.browser.test_pipeline import (
     test_the_timeline_tells_of_a_task_dims_other_micro_batches_zooms_and_is_walked_by_key,
 )
 from tests.app.browser.test_tensors import (
+    tensors,
     test_a_chip_of_a_tensor_dropped_on_an_axis_moves_every_tensor_by_the_rule,
     test_a_row_is_selected_by_click_and_by_key_and_marked_in_every_tab,
 )

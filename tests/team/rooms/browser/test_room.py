@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.browser.test_accessibility import findings_in_both
+from tests.app.browser.test_accessibility import AUDIT, findings_in_both
 from tests.app.browser.test_page import drag, grip, lift, settled, zone
 from tests.support.room_sessions import first_plan
 from tests.support.servers import free_port, wait_for
@@ -237,6 +237,7 @@ def test_who_may_only_look_cannot_edit_and_is_told_so(served):
     expect(vic.get_by_role("textbox", name="On the present plan")).to_have_count(0)
 
 
+@AUDIT
 def test_a_room_can_be_used_by_everyone_in_light_and_dark(served):
     ada, bob = served.room("ada", "bob", has_tensors_open=True)
     row(bob, "w").locator("td").first.click()

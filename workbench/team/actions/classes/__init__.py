@@ -1,1 +1,1 @@
-"""A class: assignments, the work of students on them, answers and scores."""
+"""Classes: assignments, students' work, answers and scores."""

@@ -1,5 +1,4 @@
-"""Assignments: exercises that are handed to a class, with a deadline in a time zone. Who edits the project hands out; a student sees them,
-and their own work."""
+"""Assignments: exercises handed out to a class by its editors, with a deadline in a time zone."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,28 +8,28 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 from sqlalchemy import select
 
+from workbench.core.installation import shipped_folder
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.access import InputError, ProjectRole
 from workbench.team.actions.action import Call, action, member, planner_of
+from workbench.team.actions.classes.baselines import replace_baselines
 from workbench.team.actions.classes.class_records import AssignmentRecord, assignment_records, deadline_local
-from workbench.team.actions.classes.kept_baselines import keep_baselines
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, StoredRoom, StudentWork
 from workbench.team.web.team_services import FoundBaseline, FoundBaselines, ReadExercise
+from workbench.widgets.glossary.lessons import LESSONS
 
 MOST_IN_A_GROUP = 6
 STUDENT = member(ProjectRole.STUDENT, "assignment")
 WORKER = member(ProjectRole.STUDENT, "assignment", excluded=(ProjectRole.VIEWER,))
-"""Who works on it: students, and whoever could hand it out and tries it. A viewer reads, and changes nothing."""
+"""Users who can work on an assignment: students, and editors who try it. Viewers can only read."""
 STAFF = member(ProjectRole.EDITOR, "assignment")
 
 
 class AssignmentChoices(Record, frozen=True):
-    """What a teacher says about an assignment."""
-
     name: Named | None = None
     deadline: (
         Annotated[
@@ -50,24 +49,29 @@ class AssignmentChoices(Record, frozen=True):
     ranked: Annotated[str, Meta(max_length=NAME, description="the ranked question; empty: none")] | None = None
 
 
-Exercise = Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="the text of an exercise's document")]
+Exercise = Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="a lesson's name, or the text of an exercise's document")]
 
 
-async def _read(call: Call, exercise: Exercise, choices: AssignmentChoices) -> tuple[ReadExercise, Sequence[FoundBaseline]]:
-    read = await planner_of(call).ask(ReadExercise, "exercise", text=exercise)
-    return read, await _baselines(call, exercise, read.outline, choices.ranked or "")
+def _document_of(exercise: str) -> str:
+    """The document of a lesson by its name; any other text is a document itself."""
+    return (shipped_folder("lessons") / exercise / "exercise.json").read_text(encoding="utf-8") if exercise in LESSONS else exercise
+
+
+async def _read(call: Call, exercise: Exercise, choices: AssignmentChoices) -> tuple[str, ReadExercise, Sequence[FoundBaseline]]:
+    text = _document_of(exercise)
+    read = await planner_of(call).ask(ReadExercise, "exercise", text=text)
+    return text, read, await _baselines(call, text, read.outline, choices.ranked or "")
 
 
 async def _read_baselines(call: Call, choices: AssignmentChoices) -> Sequence[FoundBaseline] | None:
-    """Of the question that is ranked from now on, if that is another one."""
     assignment: Assignment = call.found.resource
     ranked = assignment.ranked if choices.ranked is None else choices.ranked
     return None if ranked == assignment.ranked else await _baselines(call, assignment.exercise, assignment.outline, ranked)
 
 
 async def _baselines(call: Call, exercise: str, outline: Mapping[str, Any], ranked: str) -> Sequence[FoundBaseline]:
-    """What the plans will be compared with. None are better than no assignment: a search finds them once more."""
-    if ranked not in [each["name"] for each in outline["questions"] if each["kind"] == "plan"]:
+    """Compute the baselines to rank plans against; empty on failure, because a search can add them later."""
+    if ranked not in [candidate["name"] for candidate in outline["questions"] if candidate["kind"] == "plan"]:
         return ()
     try:
         return (await planner_of(call).ask(FoundBaselines, "baselines", exercise=exercise, question=ranked)).found
@@ -78,8 +82,8 @@ async def _baselines(call: Call, exercise: str, outline: Mapping[str, Any], rank
 @action("assignments.list", "GET /projects/{project}/assignments", member(ProjectRole.STUDENT), "read")
 def _list(call: Call) -> list[AssignmentRecord]:
     """List the assignments of a class."""
-    found = select(Assignment).where(Assignment.project_id == call.project.id, Assignment.withdrawn.is_(None))
-    return assignment_records(call, call.session.scalars(found.order_by(Assignment.created.desc(), Assignment.id)).all())
+    statement = select(Assignment).where(Assignment.project_id == call.project.id, Assignment.withdrawn.is_(None))
+    return assignment_records(call, call.session.scalars(statement.order_by(Assignment.created.desc(), Assignment.id)).all())
 
 
 @action(
@@ -93,27 +97,27 @@ def _list(call: Call) -> list[AssignmentRecord]:
 )
 def _create(call: Call, exercise: Exercise, choices: AssignmentChoices) -> AssignmentRecord:
     """Hand out an exercise."""
+    del exercise  # `_read` has its text
     read: ReadExercise
-    read, baselines = call.prepared
-    keep_plan(call.session, read.first)
-    shown = {"name": read.outline["title"][:NAME], "outline": dict(read.outline), "zone": "UTC", "size": 1, "ranked": ""}
-    whose = {"project_id": call.project.id, "by": call.person.user_id}
-    assignment = Assignment(exercise=exercise, first=read.first.digest, **shown, **whose)
+    text, read, baselines = call.prepared
+    store_plan(call.session, read.first)
+    fields = {"name": read.outline["title"][:NAME], "outline": dict(read.outline), "zone": "UTC", "size": 1, "ranked": ""}
+    references = {"project_id": call.project.id, "by": call.person.user_id}
+    assignment = Assignment(exercise=text, first=read.first.digest, **fields, **references)
     _choose(assignment, choices)
     call.session.add(assignment)
     call.session.flush()
-    keep_baselines(call.session, assignment, baselines)
+    replace_baselines(call.session, assignment, baselines)
     return assignment_records(call, [assignment])[0]
 
 
 @action("assignments.get", "GET /assignments/{assignment}", STUDENT, "read")
 def _get(call: Call) -> AssignmentRecord:
-    """See an assignment."""
+    """Show an assignment."""
     return assignment_records(call, [call.found.resource])[0]
 
 
 async def _show_deadline(call: Call, answer: Any) -> None:
-    """Whoever works on it sees the new deadline."""
     if "deadline" in call.body or "zone" in call.body:
         of_work = select(StudentWork.room_id).where(StudentWork.assignment_id == answer["id"])
         await show_in_rooms(call, StoredRoom.id.in_(of_work))
@@ -121,7 +125,7 @@ async def _show_deadline(call: Call, answer: Any) -> None:
 
 @action("assignments.update", "PATCH /assignments/{assignment}", STAFF, "edit", prepare=_read_baselines, afterwards=_show_deadline)
 def _update(call: Call, choices: AssignmentChoices, *, released: bool | None = None) -> AssignmentRecord:
-    """Change an assignment, or show students their grades."""
+    """Change an assignment, or release its grades."""
     assignment: Assignment = call.found.resource
     _choose(assignment, choices)
     if released is not None:
@@ -129,28 +133,28 @@ def _update(call: Call, choices: AssignmentChoices, *, released: bool | None = N
     call.note(changed=sorted(call.body))
     call.session.flush()
     if call.prepared is not None:
-        keep_baselines(call.session, assignment, call.prepared)
+        replace_baselines(call.session, assignment, call.prepared)
     return assignment_records(call, [assignment])[0]
 
 
 @action("assignments.withdraw", "DELETE /assignments/{assignment}", member(ProjectRole.OWNER, "assignment"), "manage")
 def _withdraw(call: Call) -> None:
-    """Take an assignment back."""
-    call.found.resource.withdrawn = now()  # work and answers stay, and are shown nowhere
+    """Withdraw an assignment."""
+    call.found.resource.withdrawn = now()  # work and answers stay stored but hidden
 
 
 def _choose(assignment: Assignment, choices: AssignmentChoices) -> None:
-    """Set what a teacher says. Raises `InputError` for a time, a time zone or a question that there is not."""
+    """Apply settings. Raises `InputError` for an invalid time, time zone or question."""
     assignment.name = (choices.name or assignment.name).strip()
     assignment.size = choices.size or assignment.size
-    plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
+    plans = [question["name"] for question in assignment.outline["questions"] if question["kind"] == "plan"]
     if (ranked := assignment.ranked if choices.ranked is None else choices.ranked) and ranked not in plans:
         raise InputError(*unknown_name("question about a plan", ranked, plans))
     assignment.ranked = ranked
     if choices.deadline is not None or choices.zone is not None:
         zone = choices.zone or assignment.zone
-        said = deadline_local(assignment) if choices.deadline is None else choices.deadline
-        assignment.deadline, assignment.zone = _seconds(said, zone) if said else None, _known_zone(zone).key
+        text = deadline_local(assignment) if choices.deadline is None else choices.deadline
+        assignment.deadline, assignment.zone = _seconds(text, zone) if text else None, _known_zone(zone).key
 
 
 def _seconds(said: str, zone: str) -> float:

@@ -1,4 +1,4 @@
-"""Assignments, work and answers as the server tells of them."""
+"""API records of assignments, work and answers."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,8 +20,6 @@ MOST_WORK = 1000
 
 
 class CheckRecord(Record, frozen=True):
-    """One thing that an answer was held to."""
-
     what: str
     is_met: bool
     reason: str
@@ -30,8 +28,6 @@ class CheckRecord(Record, frozen=True):
 
 
 class GivenRecord(Record, frozen=True):
-    """An answer, with its verdict."""
-
     question: str
     attempt: Count
     text: str
@@ -46,7 +42,7 @@ class GivenRecord(Record, frozen=True):
 
 
 class ReachedRecord(Record, frozen=True):
-    """How often a question was tried, and the best score of the answers that were in time."""
+    """Number of tries of a question, and the best score among answers before the deadline."""
 
     question: str
     tries: Count
@@ -56,8 +52,6 @@ class ReachedRecord(Record, frozen=True):
 
 
 class WorkRecord(Record, frozen=True):
-    """The work of one student or group on an assignment."""
-
     room: Id
     people: list[PersonRecord]
     page: str
@@ -68,8 +62,6 @@ class WorkRecord(Record, frozen=True):
 
 
 class WallWork(WorkRecord, frozen=True):
-    """Work as a teacher sees it on the wall."""
-
     present: list[PersonRecord]
     card: dict[str, Any]
     shown: Time | None
@@ -77,8 +69,6 @@ class WallWork(WorkRecord, frozen=True):
 
 
 class QuestionRecord(Record, frozen=True):
-    """A question of an exercise."""
-
     name: str
     kind: str
     points: float
@@ -86,8 +76,6 @@ class QuestionRecord(Record, frozen=True):
 
 
 class AssignmentRecord(Record, frozen=True):
-    """An assignment, with the person's own work."""
-
     id: Id
     project: Slug
     name: str
@@ -111,98 +99,96 @@ class AssignmentRecord(Record, frozen=True):
 
 
 STUCK_AFTER = 3
-"""Tries of one question without a right answer after which somebody is said to be stuck."""
+"""Unsuccessful tries of one question after which a student counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradedWork:
-    """The work of one student or group: who they are, and what was answered, oldest first."""
+    """The work of a student or group: `people` are user IDs, `answers` are oldest first."""
 
     row: StudentWork
     people: Sequence[str]
     answers: Sequence[GivenAnswer]
 
     def reached(self, assignment: Assignment) -> list[ReachedRecord]:
-        """What was reached in each question."""
-        return [self._reached(each["name"], each["points"]) for each in assignment.outline["questions"]]
+        return [self._reached(question["name"], question["points"]) for question in assignment.outline["questions"]]
 
     def _reached(self, question: str, points: float) -> ReachedRecord:
-        given = [each for each in self.answers if each.question == question]
-        counted = [each for each in given if not each.late]
-        score = max((each.score for each in counted), default=0.0)
-        right = any(each.score >= each.most for each in counted)
-        return ReachedRecord(question=question, tries=len(given), score=score, most=points, right=right)
+        answers = [answer for answer in self.answers if answer.question == question]
+        counted = [answer for answer in answers if not answer.late]
+        score = max((answer.score for answer in counted), default=0.0)
+        right = any(answer.score >= answer.most for answer in counted)
+        return ReachedRecord(question=question, tries=len(answers), score=score, most=points, right=right)
 
     def is_stuck(self, assignment: Assignment) -> bool:
-        """Whether a question was tried in vain again and again."""
-        return any(each.tries >= STUCK_AFTER and not each.right for each in self.reached(assignment))
+        """Return whether a question was tried `STUCK_AFTER` times without success."""
+        return any(result.tries >= STUCK_AFTER and not result.right for result in self.reached(assignment))
 
 
 def graded_work(session: DatabaseSession, assignment_id: str, user_id: str = "") -> list[GradedWork]:
-    """The work on an assignment, of one person alone if that is given."""
-    wanted = select(Participant.room_id, Participant.user_id).where(Participant.assignment_id == assignment_id)
+    """Return the work on an assignment, of all students or of one user."""
+    statement = select(Participant.room_id, Participant.user_id).where(Participant.assignment_id == assignment_id)
     if user_id:
-        own = select(Participant.room_id).where(Participant.assignment_id == assignment_id, Participant.user_id == user_id)
-        wanted = wanted.where(Participant.room_id.in_(own))
+        own_rooms = select(Participant.room_id).where(Participant.assignment_id == assignment_id, Participant.user_id == user_id)
+        statement = statement.where(Participant.room_id.in_(own_rooms))
     people: dict[str, list[str]] = defaultdict(list)
-    for room, user in session.execute(wanted.order_by(Participant.since, Participant.user_id)):
+    for room, user in session.execute(statement.order_by(Participant.since, Participant.user_id)):
         people[room].append(user)
     rooms = list(people)[:MOST_WORK]
     answers: dict[str, list[GivenAnswer]] = defaultdict(list)
-    for each in session.scalars(select(GivenAnswer).where(GivenAnswer.room_id.in_(rooms)).order_by(GivenAnswer.created, GivenAnswer.id)):
-        answers[each.room_id].append(each)
-    all_work = {each.room_id: each for each in session.scalars(select(StudentWork).where(StudentWork.room_id.in_(rooms)))}
+    for answer in session.scalars(select(GivenAnswer).where(GivenAnswer.room_id.in_(rooms)).order_by(GivenAnswer.created, GivenAnswer.id)):
+        answers[answer.room_id].append(answer)
+    all_work = {work.room_id: work for work in session.scalars(select(StudentWork).where(StudentWork.room_id.in_(rooms)))}
     return [GradedWork(all_work[room], people[room], answers[room]) for room in rooms]
 
 
 def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[AssignmentRecord]:
-    """Assignments, each with the person's own work."""
-    people = people_by_id(call.session, (each.by for each in assignments))
+    people = people_by_id(call.session, (assignment.by for assignment in assignments))
     slug = call.project.slug
     return [
         AssignmentRecord.of(
-            each,
+            assignment,
             project=slug,
-            **{name: each.outline[name] for name in ("title", "questions", "points")},
-            deadline_text=deadline_text(each),
-            deadline_local=deadline_local(each),
-            over=is_over(each),
-            by=people[each.by],
-            begun=len(set(call.session.scalars(select(Participant.room_id).where(Participant.assignment_id == each.id)))),
-            work=own_work(call, each),
-            page=call.services.url(f"/p/{slug}/assignments/{each.id}"),
+            **{name: assignment.outline[name] for name in ("title", "questions", "points")},
+            deadline_text=deadline_text(assignment),
+            deadline_local=deadline_local(assignment),
+            over=is_over(assignment),
+            by=people[assignment.by],
+            begun=len(set(call.session.scalars(select(Participant.room_id).where(Participant.assignment_id == assignment.id)))),
+            work=own_work(call, assignment),
+            page=call.services.url(f"/p/{slug}/assignments/{assignment.id}"),
         )
-        for each in assignments
+        for assignment in assignments
     ]
 
 
 def own_work(call: Call, assignment: Assignment) -> WorkRecord | None:
-    """The person's work, if they have begun; with the teacher's points and remark once those are released."""
-    found = graded_work(call.session, assignment.id, call.person.user_id)
-    return work_records(call, assignment, found, with_grades=assignment.released is not None)[0] if found else None
+    """Return the user's work, or `None` before they start; points and remark are included once released."""
+    matches = graded_work(call.session, assignment.id, call.person.user_id)
+    return work_records(call, assignment, matches, with_grades=assignment.released is not None)[0] if matches else None
 
 
 def work_records(call: Call, assignment: Assignment, all_work: Sequence[GradedWork], *, with_grades: bool) -> list[WorkRecord]:
-    """Work as its own people see it."""
-    people = people_by_id(call.session, (user for each in all_work for user in each.people))
+    people = people_by_id(call.session, (user for work in all_work for user in work.people))
     return [
         WorkRecord(
-            room=each.row.room_id,
-            people=[people[user] for user in each.people],
-            page=call.services.url(f"/room/{each.row.room_id}"),
-            questions=(reached := each.reached(assignment)),
-            score=sum(one.score for one in reached),
-            points=each.row.points if with_grades else None,
-            remark=each.row.remark if with_grades else "",
+            room=work.row.room_id,
+            people=[people[user] for user in work.people],
+            page=call.services.url(f"/room/{work.row.room_id}"),
+            questions=(reached := work.reached(assignment)),
+            score=sum(result.score for result in reached),
+            points=work.row.points if with_grades else None,
+            remark=work.row.remark if with_grades else "",
         )
-        for each in all_work
+        for work in all_work
     ]
 
 
 def given_records(session: DatabaseSession, answers: Sequence[GivenAnswer]) -> list[GivenRecord]:
-    people = people_by_id(session, (each.author_id for each in answers))
+    people = people_by_id(session, (answer.author_id for answer in answers))
     return [
-        GivenRecord.of(each, checks=each.verdict["checks"], hints=each.verdict["hints"], author=people[each.author_id]) for each in answers
+        GivenRecord.of(answer, checks=answer.verdict["checks"], hints=answer.verdict["hints"], author=people[answer.author_id])
+        for answer in answers
     ]
 
 
@@ -211,19 +197,18 @@ def is_over(assignment: Assignment) -> bool:
 
 
 def deadline_text(assignment: Assignment) -> str:
-    """The deadline as it was said, with its time zone; empty for none."""
+    """Return the deadline for display, with its time zone; empty without one."""
     if assignment.deadline is None:
         return ""
     return f"{datetime.fromtimestamp(assignment.deadline, ZoneInfo(assignment.zone)):%A, %d %B %Y, %H:%M} ({assignment.zone})"
 
 
 def deadline_local(assignment: Assignment) -> str:
-    """The deadline by the clock of its zone, as it was sent: `2026-12-01T23:59`; empty for none."""
+    """Return the deadline in its time zone, as submitted: `2026-12-01T23:59`; empty without one."""
     if assignment.deadline is None:
         return ""
     return f"{datetime.fromtimestamp(assignment.deadline, ZoneInfo(assignment.zone)):%Y-%m-%dT%H:%M}"
 
 
 def is_staff(call: Call) -> bool:
-    """Whether the person sees the work of all: whoever is more than a student."""
     return call.may(ProjectRole.VIEWER)

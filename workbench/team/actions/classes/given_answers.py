@@ -1,10 +1,10 @@
-"""Answers that students gave. One that comes from a board is graded by the room's process, another one by a planner here; both are
-kept in the same way.
+"""Students' answers. The room's process grades answers from a board, the planner all others; both are stored in the
+same way.
 
 **Invariants**
 
-- An answer is kept with its verdict, and never changes; one after the deadline is kept, and does not count.
-- The number of a try is the server's: one more than there were.
+- An answer is stored with its verdict and never changes; an answer after the deadline is stored but does not count.
+- The server numbers the attempts.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from workbench.team.access import ConflictError, InputError
 from workbench.team.actions.action import Call, action, planner_of
 from workbench.team.actions.classes.assignments import STUDENT, WORKER
 from workbench.team.actions.classes.class_records import GivenRecord, given_records, graded_work, is_over, is_staff
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.actions.schemas import DOCUMENT, Word
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 from workbench.team.web.team_services import GradedAnswer
 
 
-def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: GradedAnswer) -> GivenAnswer:
-    """Keep an answer given in a room. Raises `ConflictError` where the room is none."""
+def store_answer(session: DatabaseSession, room_id: str, author_id: str, graded: GradedAnswer) -> GivenAnswer:
+    """Store an answer given in a room. Raises `ConflictError` if the room belongs to no assignment."""
     work = session.get(StudentWork, room_id)
     if work is None:
         raise ConflictError("This room belongs to no assignment.", ["open the assignment to start"])
     if graded.plan is not None:
-        keep_plan(session, graded.plan)
+        store_plan(session, graded.plan)
     answer = GivenAnswer(
         room_id=room_id,
         author_id=author_id,
@@ -50,31 +50,31 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
 
 
 def tries_of(session: DatabaseSession, room_id: str) -> Mapping[str, tuple[int, bool]]:
-    """For each question that was tried in a room how often, and whether with success."""
+    """Return the number of tries in a room, and whether one succeeded, by question."""
     right = func.max(case((GivenAnswer.score >= GivenAnswer.most, 1), else_=0))
-    found = select(GivenAnswer.question, func.count(), right).where(GivenAnswer.room_id == room_id).group_by(GivenAnswer.question)
-    return {question: (count, bool(is_right)) for question, count, is_right in session.execute(found)}
+    statement = select(GivenAnswer.question, func.count(), right).where(GivenAnswer.room_id == room_id).group_by(GivenAnswer.question)
+    return {question: (count, bool(is_right)) for question, count, is_right in session.execute(statement)}
 
 
 async def _judge(call: Call, question: Word, answer: Annotated[str, Meta(min_length=1, max_length=DOCUMENT)]) -> GradedAnswer:
     assignment: Assignment = call.found.resource
-    names = [each["name"] for each in assignment.outline["questions"]]
+    names = [row["name"] for row in assignment.outline["questions"]]
     if question not in names:
         raise InputError(*unknown_name("question", question, names))
     with call.services.store.read() as session:
         attempt = tries_of(session, _own_room(call, session)).get(question, (0, False))[0] + 1
-    asked = {"exercise": assignment.exercise, "question": question, "answer": answer, "attempt": attempt}
-    return await planner_of(call).ask(GradedAnswer, "grade", **asked)
+    arguments = {"exercise": assignment.exercise, "question": question, "answer": answer, "attempt": attempt}
+    return await planner_of(call).ask(GradedAnswer, "grade", **arguments)
 
 
 @action("answers.hand_in", "POST /assignments/{assignment}/answers", WORKER, "edit", prepare=_judge, status=201, subject="question")
 def _hand_in(call: Call) -> GivenRecord:
-    """Answer a question of an assignment: with the text of a plan's document, or with a number or choice."""
-    return given_records(call.session, [keep_answer(call.session, _own_room(call, call.session), call.person.user_id, call.prepared)])[0]
+    """Answer a question of an assignment with a plan document, a number or a choice."""
+    return given_records(call.session, [store_answer(call.session, _own_room(call, call.session), call.person.user_id, call.prepared)])[0]
 
 
 def _own_room(call: Call, session: DatabaseSession) -> str:
-    """The room that the person works in. Raises `ConflictError` for somebody who has not begun."""
+    """Return the user's room. Raises `ConflictError` before they start."""
     participant = session.get(Participant, (call.found.resource.id, call.person.user_id))
     if participant is None:
         raise ConflictError("You have not started this assignment.", ["start it: POST /assignments/{assignment}/submissions"])
@@ -83,8 +83,8 @@ def _own_room(call: Call, session: DatabaseSession) -> str:
 
 @action("answers.list", "GET /assignments/{assignment}/answers", STUDENT, "read")
 def _list(call: Call, *, everybody: bool = False) -> list[GivenRecord]:
-    """List one's own answers, or those of all."""
-    # a student has their own whatever they ask for; the oldest come first
+    """List my answers, or everybody's."""
+    # students always get their own only; oldest first
     all_work = graded_work(call.session, call.found.resource.id, "" if everybody and is_staff(call) else call.person.user_id)
-    given = sorted((answer for each in all_work for answer in each.answers), key=lambda each: (each.created, each.id))
-    return given_records(call.session, given[-1000:])
+    answers = sorted((answer for work in all_work for answer in work.answers), key=lambda answer: (answer.created, answer.id))
+    return given_records(call.session, answers[-1000:])

@@ -1,4 +1,4 @@
-"""A plan that a teacher sends to all: onto the boards of those who have not answered yet, as an edit that each of them can take back."""
+"""Send a teacher's plan to the boards of students who have not answered yet, as an edit that they can undo."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from workbench.team.access import InputError, MissingError
 from workbench.team.actions.action import Call, action, planner_of
 from workbench.team.actions.classes.assignments import STAFF
 from workbench.team.actions.classes.class_records import GradedWork, graded_work
-from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.plans import store_plan
 from workbench.team.actions.schemas import NAME, Count, Digest, Id, Record
 from workbench.team.rooms.room_records import PushedPlan, read_room
 from workbench.team.store.tables import Assignment, StoredFigures, StoredPlan, StudentWork
@@ -21,8 +21,6 @@ START, SOMEBODYS = "the start plan", "a plan of this class"
 
 
 class PushedRecord(Record, frozen=True):
-    """A plan that was sent: into which rooms, and which."""
-
     rooms: list[Id]
     sent: Count
     digest: Digest
@@ -36,7 +34,7 @@ QuestionName = Annotated[
 
 
 async def _read_board(call: Call, work: WorkName = "") -> ReplayedRoom | None:
-    """The board whose plan is sent, as it is now; `None` for the plan that the assignment begins with."""
+    """Return the current board of a student, or `None` to send the assignment's initial plan."""
     assignment: Assignment = call.found.resource
     if not work:
         return None
@@ -49,40 +47,39 @@ async def _read_board(call: Call, work: WorkName = "") -> ReplayedRoom | None:
 
 
 async def _send(call: Call, answer: Any) -> None:
-    """Into each room, open or not."""
     if call.services.rooms is None or not answer["rooms"]:
         return
     with call.services.store.read() as session:
         plan = session.get_one(StoredPlan, answer["digest"])
-        found = session.scalars(select(StoredFigures).where(StoredFigures.digest == plan.digest, StoredFigures.tier == "planned")).first()
-    figures = dict(found.values) if found is not None else {}
+        stored = session.scalars(select(StoredFigures).where(StoredFigures.digest == plan.digest, StoredFigures.tier == "planned")).first()
+    figures = dict(stored.values) if stored is not None else {}
     card = {"layout": plan.layout, "mesh": plan.mesh, "figures": figures, "ticks": {}}
-    thumbnail = found.thumbnail if found is not None else ""
+    thumbnail = stored.thumbnail if stored is not None else ""
     pushed = PushedPlan(call.person, plan.document, plan.digest, answer["plan"], card, thumbnail)
     await call.services.rooms.push_plan(answer["rooms"], pushed)
 
 
 @action("work.push", "POST /assignments/{assignment}/boards", STAFF, "edit", prepare=_read_board, afterwards=_send, subject="digest")
 def _push(call: Call, work: WorkName = "", question: QuestionName = "") -> PushedRecord:
-    """Send a plan onto the boards of all who have not answered yet."""
+    """Send a plan to the boards of all students who have not answered yet."""
     assignment: Assignment = call.found.resource
     board: ReplayedRoom | None = call.prepared
     if board is not None:
-        keep_plan(call.session, board.present)
-    rooms = [each.row.room_id for each in _waiting(call, assignment, question) if each.row.room_id != work]
+        store_plan(call.session, board.present)
+    rooms = [student_work.row.room_id for student_work in _waiting(call, assignment, question) if student_work.row.room_id != work]
     digest = board.present.digest if board is not None else assignment.first
     call.note(digest=digest, rooms=len(rooms))
     return PushedRecord(rooms=rooms, sent=len(rooms), digest=digest, plan=START if board is None else SOMEBODYS)
 
 
 def _waiting(call: Call, assignment: Assignment, asked: str) -> Sequence[GradedWork]:
-    """The work of those who have no right answer yet to this question, or to one of those about a plan."""
-    plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
+    """Return the work without a right answer to the question, or to some question about a plan."""
+    plans = [outlined["name"] for outlined in assignment.outline["questions"] if outlined["kind"] == "plan"]
     if asked and asked not in plans:
         raise InputError(*unknown_name("question about a plan", asked, plans))
-    wanted = [asked] if asked else plans
+    questions = [asked] if asked else plans
     return [
-        each
-        for each in graded_work(call.session, assignment.id)
-        if not all(one.right for one in each.reached(assignment) if one.question in wanted)
+        student_work
+        for student_work in graded_work(call.session, assignment.id)
+        if not all(result.right for result in student_work.reached(assignment) if result.question in questions)
     ]

@@ -1,9 +1,8 @@
 // @ts-check
-// The gallery: a filter shows its plans without a new page, and the bar below counts what is to be compared. No decision is made here: the
-// server sends the same page as it would without scripts.
+// Filters the gallery without a page load and counts the plans selected for comparison; the server renders the same results without scripts.
 
-const MOST = 10; // plans in a comparison; the server holds it, too
-const REST = 250; // milliseconds after a letter is typed
+const MAX_COMPARED = 10; // plans per comparison; the server enforces the same limit
+const DEBOUNCE_MS = 250; // for the filter field
 
 export function filterInPlace() {
   const form = document.querySelector("form[data-filters]");
@@ -14,24 +13,24 @@ export function filterInPlace() {
 
   /** @param {string} address */
   const show = async (address) => {
-    const asked = ++last;
+    const request = ++last;
     results.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(address, { credentials: "same-origin" });
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("results");
-      if (asked !== last) return;
+      if (request !== last) return;
       if (!answer.ok || !fresh) {
         location.assign(address);
         return;
       }
-      const chosen = new Set(ticked().map((each) => each.value));
+      const chosen = new Set(ticked().map((box) => box.value));
       results.replaceChildren(...fresh.childNodes);
-      for (const each of boxes()) each.checked = chosen.has(each.value);
+      for (const box of boxes()) box.checked = chosen.has(box.value);
       count();
     } catch {
       location.assign(address);
     } finally {
-      if (asked === last) results.removeAttribute("aria-busy");
+      if (request === last) results.removeAttribute("aria-busy");
     }
   };
   const address = () => {
@@ -52,7 +51,7 @@ export function filterInPlace() {
   form.addEventListener("input", (event) => {
     if (!(event.target instanceof HTMLInputElement) || event.target.type !== "search") return;
     clearTimeout(waiting);
-    waiting = setTimeout(apply, REST);
+    waiting = setTimeout(apply, DEBOUNCE_MS);
   });
   document.addEventListener("change", (event) => {
     if (event.target instanceof HTMLInputElement && event.target.name === "plans") count();
@@ -62,26 +61,26 @@ export function filterInPlace() {
 
 /** @returns {HTMLInputElement[]} */
 function boxes() {
-  return [...document.querySelectorAll("input[name=plans]")].filter((each) => each instanceof HTMLInputElement);
+  return [...document.querySelectorAll("input[name=plans]")].filter((input) => input instanceof HTMLInputElement);
 }
 
 /** @returns {HTMLInputElement[]} */
 function ticked() {
-  return boxes().filter((each) => each.checked);
+  return boxes().filter((box) => box.checked);
 }
 
-/** How many are ticked, in the bar below; no more than can be compared. */
+/** Shows the number of selected plans and disables the remaining boxes at the limit. */
 function count() {
   const number = ticked().length;
   const bar = document.querySelector(".dock");
   if (!bar) return;
   bar.classList.toggle("shown", number > 0);
-  for (const each of boxes()) each.disabled = !each.checked && number >= MOST;
-  const says = bar.querySelector("[data-count]");
-  if (says) {
-    says.textContent = number < 2
+  for (const box of boxes()) box.disabled = !box.checked && number >= MAX_COMPARED;
+  const label = bar.querySelector("[data-count]");
+  if (label) {
+    label.textContent = number < 2
       ? "One plan is ticked: tick another to compare them."
-      : `${number} plans are ticked${number >= MOST ? "; that is the most" : ""}.`;
+      : `${number} plans are ticked${number >= MAX_COMPARED ? "; that is the maximum" : ""}.`;
   }
   const button = bar.querySelector("button");
   if (button) button.disabled = number < 2;

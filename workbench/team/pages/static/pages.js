@@ -1,14 +1,14 @@
 // @ts-check
-// What a page does beyond its forms: the theme's button, copying, questions before what cannot be taken back, and the parts below.
+// Page behaviour beyond plain forms: theme button, copy buttons, confirmations, auto-submit and file fields.
 
 import { followJobs } from "./jobs.js";
 import { filterInPlace } from "./gallery.js";
 
-const KEPT = "workbench.theme"; // as the board keeps it
+const STORAGE_KEY = "workbench.theme"; // the same key as on the board
 const THEMES = ["auto", "light", "dark"];
 const NAMES = { auto: "as the system", light: "light", dark: "dark" };
 
-function turnsTheme() {
+function enableThemeButton() {
   const button = document.querySelector("[data-theme-button]");
   if (!(button instanceof HTMLElement)) return;
   const page = document.documentElement;
@@ -19,14 +19,13 @@ function turnsTheme() {
     if (next === "auto") delete page.dataset.theme;
     else page.dataset.theme = next;
     try {
-      localStorage.setItem(KEPT, next);
-    } catch { /* a browser that keeps nothing */ }
+      localStorage.setItem(STORAGE_KEY, next);
+    } catch { /* storage is unavailable */ }
     name();
   });
 }
 
-/** Copies on a click, and says so for two seconds. */
-function copies() {
+function enableCopyButtons() {
   document.addEventListener("click", async (event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
     if (!(button instanceof HTMLElement)) return;
@@ -44,31 +43,31 @@ function copies() {
   });
 }
 
-/** Asks before a form that says so is sent. */
-function asks() {
+/** Asks for confirmation before a form with `data-ask` is submitted. */
+function confirmSubmits() {
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form instanceof HTMLFormElement && form.dataset.ask && !confirm(form.dataset.ask)) event.preventDefault();
   });
 }
 
-/** A list that is chosen from is sent at once where its form says so; without scripts there is a button. */
-function sendsAtOnce() {
+/** Submits a select on change where its form opts in; without scripts the form has a button. */
+function submitOnChange() {
   document.addEventListener("change", (event) => {
     const field = event.target;
     if (field instanceof HTMLSelectElement && "atOnce" in field.dataset) field.form?.requestSubmit();
   });
 }
 
-/** The present section is in sight where not all fit. */
-function showsSection() {
+/** Scrolls the current section's link into view on narrow pages. */
+function scrollToSection() {
   const tab = document.querySelector(".tabs [aria-current]");
   const tabs = tab?.parentElement;
   if (tab instanceof HTMLElement && tabs) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
 
-/** A file that is chosen is read into a field of its form. */
-function readsFiles() {
+/** Copies the text of a chosen file into a form field. */
+function readFilesIntoFields() {
   document.addEventListener("change", async (event) => {
     const chosen = event.target;
     if (!(chosen instanceof HTMLInputElement) || !chosen.dataset.into || !chosen.files?.[0]) return;
@@ -77,18 +76,32 @@ function readsFiles() {
   });
 }
 
-/** A field for a time zone begins with the browser's. */
-function knowsZone() {
+/** Fills time zone fields with the browser's time zone. */
+function fillTimeZone() {
   const zone = document.querySelector("input.zone");
   if (zone instanceof HTMLInputElement && zone.value === "UTC") zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 }
 
-showsSection();
-readsFiles();
-knowsZone();
-turnsTheme();
-copies();
-asks();
-sendsAtOnce();
+/** Fills the short name of a project from its name until it is typed. */
+function proposeShortName() {
+  const name = document.querySelector("form[action$='/projects/new'] input[name=name]"),
+    short = document.querySelector("input[name=slug]");
+  if (!(name instanceof HTMLInputElement && short instanceof HTMLInputElement)) return;
+  let proposed = "";
+  name.addEventListener("input", () => {
+    if (short.value !== proposed) return;
+    proposed = name.value.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 40);
+    short.value = proposed;
+  });
+}
+
+scrollToSection();
+proposeShortName();
+readFilesIntoFields();
+fillTimeZone();
+enableThemeButton();
+enableCopyButtons();
+confirmSubmits();
+submitOnChange();
 filterInPlace();
 followJobs();

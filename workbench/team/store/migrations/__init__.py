@@ -1,1 +1,1 @@
-"""Changes of the tables, in order, as alembic carries them out: data of the package."""
+"""Alembic migrations of the tables, in order; package data."""

@@ -1,4 +1,4 @@
-"""What alembic runs to change the tables, in the connection and the transaction that `team.store.migrate` gives it."""
+"""Alembic's environment script, run on the connection and transaction of `team.store.migrate`."""
 
 from alembic import context
 
@@ -6,7 +6,6 @@ from workbench.team.store.tables import Base
 
 
 def run() -> None:
-    """Carry out what alembic was asked to."""
     context.configure(
         connection=context.config.attributes["connection"],
         target_metadata=Base.metadata,

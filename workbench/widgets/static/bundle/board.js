@@ -110,8 +110,8 @@ function keepingFocus(root, parent, draw, wanted = null) {
   if (!place) return;
   const marked = all(parent, "[data-focus]");
   const [dim] = place.split("@");
-  const found = marked.find((each) => each.dataset.focus === place) ?? marked.find((each) => each.dataset.focus?.split("@")[0] === dim);
-  (found && !("disabled" in found && found.disabled) ? found : root).focus({
+  const target = marked.find((item) => item.dataset.focus === place) ?? marked.find((item) => item.dataset.focus?.split("@")[0] === dim);
+  (target && !("disabled" in target && target.disabled) ? target : root).focus({
     preventScroll: true
   });
 }
@@ -175,7 +175,6 @@ function makeWb(root, card, live, box, library, drawers = null) {
     only: false,
     foreseeing: void 0,
     previews: null,
-    previewed: "",
     board: card,
     chips: /* @__PURE__ */ new Map(),
     axes: [],
@@ -207,12 +206,49 @@ function onShortcut(wb, event) {
     wb.toggleHelp();
   } else if (!command && !event.altKey) event.stopPropagation();
 }
+var PRESSABLE = "a, button, label, summary, [data-opens], [data-subject]";
+var TAP_DELAY = 50;
+function paintAfterPress(root, paint, signal) {
+  let pressed2 = false, waiting = false;
+  const act = () => {
+    waiting = pressed2;
+    if (!pressed2) paint();
+  };
+  const press = (event) => {
+    const [target] = event.composedPath();
+    pressed2 = target instanceof Element && !/** @type {PointerEvent} */
+    event.button && target.closest(PRESSABLE) !== null;
+  };
+  const release2 = (event) => {
+    if (!pressed2) return;
+    const delay = (
+      /** @type {PointerEvent} */
+      event.pointerType === "touch" ? TAP_DELAY : 0
+    );
+    setTimeout(() => {
+      pressed2 = false;
+      if (waiting) act();
+    }, delay);
+  };
+  root.addEventListener("pointerdown", press, {
+    capture: true,
+    signal
+  });
+  for (const end of [
+    "pointerup",
+    "pointercancel"
+  ]) addEventListener(end, release2, {
+    capture: true,
+    signal
+  });
+  return act;
+}
 
 // workbench/widgets/static/curves.js
-var nearest = (points, x) => points.reduce((best, each, i) => Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
-function curveOf(wb, given) {
-  const { label } = given;
-  const last = h("b"), told = h("span", {
+var nearest = (points, x) => points.reduce((best, point, i) => Math.abs(point[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
+function curveOf(wb, curve) {
+  const { label } = curve;
+  const last = h("b"), reading = h("span", {
     class: "muted atstep"
   });
   const across = svg("line", {
@@ -253,12 +289,12 @@ function curveOf(wb, given) {
     }
   }, h("div", {
     class: "caption"
-  }, h("span", {}, label), told, last), h("div", {
+  }, h("span", {}, label), reading, last), h("div", {
     class: "scale"
   }, high, low), plot, h("div", {
     class: "steps"
   }, first, end));
-  let state = given;
+  let state = curve;
   let at = null;
   const show = () => {
     const place = at === null ? null : Math.min(at, state.points.length - 1);
@@ -268,7 +304,7 @@ function curveOf(wb, given) {
       dot.style.left = `${point2[0]}%`;
       dot.style.top = `${point2[1]}%`;
     }
-    told.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
+    reading.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
   };
   const point = (event) => {
     const box = plot.getBoundingClientRect(), x = 100 * (event.clientX - box.left) / box.width;
@@ -295,7 +331,7 @@ function curveOf(wb, given) {
     event.preventDefault();
     at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
     show();
-    wb.say(told.textContent);
+    wb.say(reading.textContent);
   });
   const paint = painter((now) => {
     state = now;
@@ -380,7 +416,7 @@ function lossesOf(wb) {
       focus: "losses"
     }
   }, drawing);
-  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), told = h("span", {
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), reading = h("span", {
     class: "muted atstep"
   });
   const legend = h("ul", {
@@ -391,7 +427,7 @@ function lossesOf(wb) {
     hidden: true
   }, h("div", {
     class: "caption"
-  }, h("span", {}, "loss"), told), h("div", {
+  }, h("span", {}, "loss"), reading), h("div", {
     class: "scale"
   }, high, low), plot, h("div", {
     class: "steps"
@@ -405,7 +441,7 @@ function lossesOf(wb) {
       across.setAttribute("x1", `${at}`);
       across.setAttribute("x2", `${at}`);
     }
-    told.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
+    reading.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
     for (const line of shown) {
       const drawn = lines.get(line.key);
       if (drawn) drawn.value.textContent = at === null ? line.last : lossAt(line, at);
@@ -434,7 +470,7 @@ function lossesOf(wb) {
     event.preventDefault();
     at = Math.min(100, Math.max(0, to));
     show();
-    wb.say(`${told.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
+    wb.say(`${reading.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
   });
   const lineOf = (line) => {
     const path = svg("polyline", {
@@ -469,10 +505,10 @@ function lossesOf(wb) {
     shown = now?.lines ?? [];
     element.hidden = !now;
     if (!now) return;
-    for (const [key, each] of lines) {
-      if (!now.lines.some((line) => line.key === key)) {
-        each.path.remove();
-        each.entry.remove();
+    for (const [key, line] of lines) {
+      if (!now.lines.some((line2) => line2.key === key)) {
+        line.path.remove();
+        line.entry.remove();
         lines.delete(key);
       }
     }
@@ -497,7 +533,7 @@ function lossesOf(wb) {
 }
 
 // workbench/widgets/static/drag.js
-var REST = 30;
+var HOVER_MS = 15;
 var KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
 function zoneElements(wb) {
   return all(wb.root, ".zone[data-axis], .droptarget[data-axis]");
@@ -528,7 +564,6 @@ function aim(wb) {
       title: reason
     }, reason));
   }
-  askPreviews(wb);
   showPreviews(wb);
   for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
     const by = held?.chip.key === chip.dataset.chip ? held?.by : void 0;
@@ -536,31 +571,23 @@ function aim(wb) {
     chip.classList.toggle("lifted", by === "pointer");
     the(chip, ".grip").ariaPressed = String(by !== void 0);
   }
-  foresee(wb);
+  clearTimeout(wb.foreseeing);
+  if (held) wb.foreseeing = setTimeout(() => requestPreviews(wb, held), HOVER_MS);
 }
-function askPreviews(wb) {
-  const held = wb.held;
-  const key = held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
-  if (key === wb.previewed) return;
-  wb.previewed = key;
-  wb.previews = null;
-  if (!held || held.chip.lazy && !Object.keys(held.chip.illegal).length) {
-    wb.previewed = "";
-    return;
-  }
-  const targets = wb.axes.filter((axis) => !isNowhere({
+var previewKey = (held) => held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
+function requestPreviews(wb, held) {
+  if (held.chip.lazy && !Object.keys(held.chip.illegal).length) return;
+  const targets = wb.axes.filter((target2) => !isNowhere({
     ...held,
-    target: axis
-  }) && !reasonAt(held, axis));
-  const { verb: _verb, target: _target, zone, ...drop2 } = dropOf({
-    ...held,
-    target: ""
-  });
-  wb.send({
+    target: target2
+  }) && !reasonAt(held, target2));
+  const { verb, target, zone, ...drop2 } = dropOf(held);
+  wb.expect({
     verb: "preview",
-    key,
+    key: previewKey(held),
     targets,
-    only: _verb === "own",
+    target,
+    only: verb === "own",
     ...drop2,
     ...zone ? {
       zone
@@ -568,37 +595,31 @@ function askPreviews(wb) {
   });
 }
 function showPreviews(wb) {
-  const zones = wb.held && wb.previews?.key === wb.previewed ? wb.previews.zones : {};
+  const zones = wb.held && wb.previews?.key === previewKey(wb.held) ? wb.previews.zones : {};
   for (const zone of zoneElements(wb)) {
-    const found = zones[zone.dataset.axis ?? ""];
-    const tone = found && !zone.classList.contains("barred") ? found.tone : "";
-    for (const each of [
+    const preview = zones[zone.dataset.axis ?? ""];
+    const tone = preview && !zone.classList.contains("barred") ? preview.tone : "";
+    for (const name of [
       "good",
       "bad",
       "unsure"
-    ]) zone.classList.toggle(`leads-${each}`, tone === each);
+    ]) zone.classList.toggle(`leads-${name}`, tone === name);
     zone.querySelector(".preview")?.remove();
-    if (!found || zone.classList.contains("barred") || !(found.note || found.changes.length)) continue;
-    const parts = found.changes.map(({ label, text, tone: tone2 }) => h("span", {
+    if (!preview || zone.classList.contains("barred") || !(preview.note || preview.changes.length)) continue;
+    const parts = preview.changes.map(({ label, text, tone: tone2 }) => h("span", {
       class: tone2
     }, `${label} ${text}`));
     zone.append(h("div", {
       class: "preview"
-    }, ...parts, found.note && h("span", {}, found.note)));
+    }, ...parts, preview.note && h("span", {}, preview.note)));
   }
 }
 function previewWords(wb, axis) {
-  const found = wb.previews?.key === wb.previewed ? wb.previews.zones[axis ?? ""] : void 0;
-  return found ? [
-    found.note,
-    ...found.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())
+  const preview = wb.previews?.key === previewKey(wb.held) ? wb.previews.zones[axis ?? ""] : void 0;
+  return preview ? [
+    preview.note,
+    ...preview.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())
   ].filter(Boolean).join(", ") : "";
-}
-function foresee(wb) {
-  const held = wb.held;
-  clearTimeout(wb.foreseeing);
-  if (!held || isNowhere(held) || reasonAt(held, held.target)) return;
-  wb.foreseeing = setTimeout(() => wb.expect(dropOf(held)), REST);
 }
 var isNowhere = ({ chip, target, add }) => target === null || target === chip.source && !add;
 function dropOf({ chip, target, add, only }) {
@@ -669,7 +690,7 @@ function drop(wb, axis, add) {
   aim(wb);
   if (axis === null || isNowhere(held)) return;
   if (chip.lazy) {
-    for (const each of all(wb.root, ".dim")) if (each.dataset.chip === chip.key) each.classList.add("pending");
+    for (const dim of all(wb.root, ".dim")) if (dim.dataset.chip === chip.key) dim.classList.add("pending");
   } else wb.publish("dropped", {
     chip,
     axis,
@@ -916,7 +937,7 @@ function walkMenu(wb, element, event) {
   if (!step || at.matches("input")) return;
   event.preventDefault();
   const buttons = all(element, "button");
-  const now = buttons.findIndex((each) => each === focusedBy(element));
+  const now = buttons.findIndex((button) => button === focusedBy(element));
   buttons[(now + step + buttons.length) % buttons.length]?.focus();
 }
 function askName(wb, element, item, ask, choose2) {
@@ -962,19 +983,19 @@ function askMenu(wb, chip, anchor) {
   };
   wb.send(takes(chip, true));
 }
-function takenUp(wb, taken) {
-  if (!taken) return;
+function takenUp(wb, answer) {
+  if (!answer) return;
   const held = wb.held;
-  if (held?.chip.lazy && held.chip.key === taken.key) {
+  if (held?.chip.lazy && held.chip.key === answer.key) {
     held.chip.illegal = /** @type {Reasons} */
-    taken.illegal;
+    answer.illegal;
     aim(wb);
   }
-  if (wb.asked?.key === taken.key) {
+  if (wb.asked?.key === answer.key) {
     const { anchor, find } = wb.asked;
     wb.asked = null;
-    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === taken.key);
-    if (now) openMenu(wb, now, taken.menu, {
+    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === answer.key);
+    if (now) openMenu(wb, now, answer.menu, {
       zone: "tables"
     });
   }
@@ -991,13 +1012,13 @@ function drawFleetControls(wb, parent, state) {
     class: "label",
     id: `fleet-${key}-${wb.view}`
   }, termLabel(wb, label)), ...kids);
-  const now = state.policies.find((each) => each.name === state.policy);
-  const items = state.policies.map((each) => ({
-    label: each.name,
-    note: each.text ? `${each.about}: ${each.text}` : each.about,
+  const now = state.policies.find((policy2) => policy2.name === state.policy);
+  const items = state.policies.map((policy2) => ({
+    label: policy2.name,
+    note: policy2.text ? `${policy2.about}: ${policy2.text}` : policy2.about,
     gesture: {
       verb: "policy",
-      value: each.name
+      value: policy2.name
     }
   }));
   const policy = h("button", {
@@ -1093,14 +1114,14 @@ function drawFleetControls(wb, parent, state) {
 
 // workbench/widgets/static/figures.js
 function drawShare(part2) {
-  const bit = h("i", {
+  const slice = h("i", {
     title: part2.title,
     data: {
       shade: part2.shade
     }
   });
-  bit.style.width = `${part2.share * 100}%`;
-  return bit;
+  slice.style.width = `${part2.share * 100}%`;
+  return slice;
 }
 function drawLimit({ share, text }) {
   const line = h("i", {
@@ -1299,10 +1320,10 @@ function paintWords(message, of, state) {
   of.hidden = !state.of;
 }
 function speaker(wb) {
-  let said = null;
+  let announced = null;
   return (words) => {
-    if (words && said !== null && words !== said) wb.say(words);
-    said = words;
+    if (words && announced !== null && words !== announced) wb.say(words);
+    announced = words;
   };
 }
 
@@ -1333,16 +1354,16 @@ function fleetTiming(wb) {
       verb: "cancel_timing"
     })
   }, "Cancel timing");
-  const spin = h("i", {
+  const spinner = h("i", {
     class: "spin",
     ariaHidden: "true"
   });
   const element = h("div", {
     class: "fleettiming"
-  }, spin, words, start, cancel);
+  }, spinner, words, start, cancel);
   const paint = painter((state) => {
     const running = state.phase === "running";
-    spin.hidden = !running && !state.waits;
+    spinner.hidden = !running && !state.waits;
     words.textContent = state.waits ? "Simulating the schedule \u2026" : running ? `Timing the units: ${state.stage} \u2026` : state.message;
     words.className = state.phase === "error" ? "bad" : "muted";
     start.hidden = !state.can_time;
@@ -1424,7 +1445,7 @@ function fleetModels(wb) {
     ariaLabel: "Models"
   }, h("table", {}, h("thead", {}, head), body)));
   const titles = (columns) => {
-    const told = columns.map((name) => [
+    const configured = columns.map((name) => [
       name,
       "n arg"
     ]);
@@ -1432,7 +1453,7 @@ function fleetModels(wb) {
       [
         "Model"
       ],
-      ...told,
+      ...configured,
       [
         "Epochs",
         "n arg"
@@ -1500,12 +1521,12 @@ function fleetRow(wb, model) {
   const shards = h("span", {
     class: "shards",
     role: "img",
-    ariaLabel: model.shards.map((each) => each.title).join("; ")
-  }, ...model.shards.map((each, i) => {
+    ariaLabel: model.shards.map((shard) => shard.title).join("; ")
+  }, ...model.shards.map((shard, i) => {
     const part2 = h("i", {
-      title: each.title
+      title: shard.title
     });
-    part2.style.width = `${Math.max(2, each.share * 76)}px`;
+    part2.style.width = `${Math.max(2, shard.share * 76)}px`;
     part2.dataset.shard = String(i % 2);
     return part2;
   }));
@@ -1565,11 +1586,11 @@ var page = (
 );
 var loading = page[Symbol.for("sharding-workbench.bokeh")] ??= /* @__PURE__ */ new Map();
 function presentBokeh(version) {
-  const found = (
+  const bokeh = (
     /** @type {any} */
     globalThis.Bokeh
   );
-  return found?.[version] ?? (found?.version === version ? found : null);
+  return bokeh?.[version] ?? (bokeh?.version === version ? bokeh : null);
 }
 function loadBokeh(wb, version) {
   const present = presentBokeh(version);
@@ -1591,7 +1612,7 @@ function runScript(text) {
   });
   return new Promise((done, failed) => {
     script.onload = () => done();
-    script.onerror = () => failed(new Error("The script of Bokeh could not be run."));
+    script.onerror = () => failed(new Error("The BokehJS script could not be run."));
     document.head.append(script);
   }).then(() => {
     URL.revokeObjectURL(address);
@@ -1617,7 +1638,7 @@ function fillSources(wb, doc, state) {
     );
     modelOf(doc, name).data = dark && colours ? {
       ...columns,
-      color: colours.map((each) => colourOf(each, true))
+      color: colours.map((colour) => colourOf(colour, true))
     } : columns;
   }
 }
@@ -1665,7 +1686,7 @@ function dressChart(wb, { doc }) {
     }
   }
 }
-var darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
+var darkOf = (colour) => Object.keys(BRIGHT).find((dark) => BRIGHT[dark] === colour);
 function paintKey(wb, element, state) {
   the(element, ".key").replaceChildren(...state.key.map(([colour, name, hatched]) => {
     if (!colour) return h("span", {}, name);
@@ -1682,18 +1703,18 @@ function marksOf({ doc, spans }) {
 }
 
 // workbench/widgets/static/chart_spans.js
-var NARROW = 2;
-var COLUMN = 3;
-var NAMED = 38;
+var MIN_PX = 2;
+var MAX_PX = 3;
+var LABEL_PX = 38;
 var CHARACTER = 6.65;
 var PADDING = 8;
 var CLOSE = 3;
 function bytesOf(text) {
-  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer;
 }
 function join(kind, parts) {
   if (parts.length === 1) return parts[0];
-  const all2 = new kind(parts.reduce((sum, { length }) => sum + length, 0));
+  const all2 = new kind(parts.reduce((sum2, { length }) => sum2 + length, 0));
   let at = 0;
   for (const part2 of parts) {
     all2.set(part2, at);
@@ -1711,7 +1732,7 @@ function unpackSpans(sent) {
     lanes: sent.flatMap(({ lanes }) => lanes),
     firsts: sent.reduce((all2, { firsts }) => [
       ...all2,
-      ...firsts.slice(1).map((each) => each + (all2.at(-1) ?? 0))
+      ...firsts.slice(1).map((i) => i + (all2.at(-1) ?? 0))
     ], [
       0
     ]),
@@ -1735,7 +1756,7 @@ function textOf({ styles, kinds, numbers }, span, part2) {
 }
 function sameSpan(before, at, after) {
   const { name, tier, top } = before.lanes[laneOf(before, at)], text = textOf(before, at, 1);
-  const lane = after.lanes.findIndex((each) => each.name === name && each.tier === tier && each.top === top);
+  const lane = after.lanes.findIndex((candidate) => candidate.name === name && candidate.tier === tier && candidate.top === top);
   for (let span = after.firsts[lane]; span < after.firsts[lane + 1]; span++) {
     if (textOf(after, span, 1) === text) return span;
   }
@@ -1761,7 +1782,7 @@ function visibleBlocks(spans, { from, to, width }) {
     weight: []
   };
   for (let lane = 0; lane < lanes.length; lane++) {
-    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = MIN_PX * pixel, column = MAX_PX * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
     if (i < last && starts[i] + seconds[i] < from * unit) i++;
@@ -1798,32 +1819,32 @@ function visibleBlocks(spans, { from, to, width }) {
   return blocks;
 }
 function visibleNames(spans, blocks, { from, to, width }) {
-  const pixels = width / (to - from), found = [];
+  const pixels = width / (to - from), names = [];
   for (let i = 0; i < blocks.left.length; i++) {
     if (blocks.count[i] > 1) continue;
     const span = blocks.span[i], share = spans.shares?.[span] ?? 0;
     const begin = blocks.left[i] + share * (blocks.right[i] - blocks.left[i]), left = Math.max(begin, from), right = Math.min(blocks.right[i], to);
     const wide = (right - left) * pixels, label = textOf(spans, span, 0);
     if (spans.numbers) {
-      if (label && wide > label.length * CHARACTER + 2 * CLOSE) found.push({
+      if (label && wide > label.length * CHARACTER + 2 * CLOSE) names.push({
         block: i,
         x: (left + right) / 2,
         text: label
       });
-    } else if (wide >= NAMED) {
+    } else if (wide >= LABEL_PX) {
       const room = Math.floor((wide - PADDING) / CHARACTER);
-      found.push({
+      names.push({
         block: i,
         x: left,
         text: label.length > room ? `${label.slice(0, room - 1)}\u2026` : label
       });
     }
   }
-  return found;
+  return names;
 }
 
 // workbench/widgets/static/chart_scale.js
-var FAR = 4;
+var RESCALE_RATIO = 4;
 function ratioOf({ spans }) {
   const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
   return lane ? lane.own / spans[0].unit : 0;
@@ -1863,7 +1884,7 @@ function scaledState(shown) {
 }
 function isOwn({ own, sent }) {
   const ratio = ratioOf(sent);
-  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
+  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > RESCALE_RATIO || ratio < 1 / RESCALE_RATIO)));
 }
 function scaleTool(shown, again) {
   const box = h("input", {
@@ -1893,18 +1914,18 @@ function paintScale(shown) {
 }
 
 // workbench/widgets/static/chart_titles.js
-var placesIn = /* @__PURE__ */ new WeakMap();
+var spanIndexes = /* @__PURE__ */ new WeakMap();
 function titleOf(spans, blocks, i) {
   const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
   const one2 = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
   const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
-  const again = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
+  const repeated = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
   return `${lane.name} \xB7 ${text}
-${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${otherOf(spans, blocks.lane[i], span)}`;
+${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${repeated}${otherTierText(spans, blocks.lane[i], span)}`;
 }
-function otherOf(spans, lane, span) {
+function otherTierText(spans, lane, span) {
   const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
-  const other = of && !isLost(spans, span) ? placesOf(spans).get(keyOf(spans, of, span)) : void 0;
+  const other = of && !isLost(spans, span) ? spanIndex(spans).get(keyOf(spans, of, span)) : void 0;
   if (other === void 0) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
   const times = Number.isFinite(ratio) && [
@@ -1915,8 +1936,8 @@ function otherOf(spans, lane, span) {
 ${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
 var isLost = ({ shares }, span) => shares?.[span] === 1;
-function placesOf(spans) {
-  const known = placesIn.get(spans);
+function spanIndex(spans) {
+  const known = spanIndexes.get(spans);
   if (known) return known;
   const places = /* @__PURE__ */ new Map();
   for (let lane = 0; lane < spans.lanes.length; lane++) {
@@ -1925,7 +1946,7 @@ function placesOf(spans) {
       if (!isLost(spans, span)) places.set(keyOf(spans, tier, span), span);
     }
   }
-  placesIn.set(spans, places);
+  spanIndexes.set(spans, places);
   return places;
 }
 var keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;
@@ -1971,15 +1992,15 @@ function isChosen(wb, subject) {
 function markChosen(wb, selected, relinked = false) {
   const moved = wb.selected !== selected || relinked;
   wb.selected = selected;
-  for (const each of all(wb.root, "[data-subject]")) {
-    const chosen = isChosen(wb, each.dataset.subject);
-    if (chosen === each.classList.contains("chosen")) continue;
-    each.classList.toggle("chosen", chosen);
-    if (chosen) each.setAttribute("aria-current", "true");
-    else each.removeAttribute("aria-current");
+  for (const element of all(wb.root, "[data-subject]")) {
+    const chosen = isChosen(wb, element.dataset.subject);
+    if (chosen === element.classList.contains("chosen")) continue;
+    element.classList.toggle("chosen", chosen);
+    if (chosen) element.setAttribute("aria-current", "true");
+    else element.removeAttribute("aria-current");
   }
-  for (const each of all(wb.root, ".image [data-opens]")) {
-    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
+  for (const element of all(wb.root, ".image [data-opens]")) {
+    element.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${element.dataset.opens}/`));
   }
   if (moved) wb.publish("selected", selected);
   for (const body of all(wb.root, "tbody")) {
@@ -2060,16 +2081,16 @@ function walkRow(wb, event) {
     }[event.key]
   );
   if (!next || now < 0) return false;
-  const others = buttons(next);
-  (others[Math.min(now, others.length - 1)] ?? next).focus();
+  const targets = buttons(next);
+  (targets[Math.min(now, targets.length - 1)] ?? next).focus();
   return true;
 }
 function makeSelectable(wb) {
   wb.root.addEventListener("click", (event) => {
     const at = targetOf(event);
     if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
-    const found = around(at, "[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") pick(wb, found);
+    const subject = around(at, "[data-subject]");
+    if (subject && String(getSelection?.() ?? "") === "") pick(wb, subject);
   });
   wb.root.addEventListener("keydown", (event) => {
     const at = targetOf(event);
@@ -2080,33 +2101,36 @@ function makeSelectable(wb) {
 }
 function markColleagues(wb, colleagues) {
   if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
-  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
-    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
-    if (each.dataset.theirs === (theirs?.name ?? void 0)) continue;
-    each.classList.toggle("theirs", Boolean(theirs));
+  for (const element of all(wb.root, "[data-subject], .chip[data-chip]")) {
+    const theirs = colleagues.find((colleague) => isTheirs(colleague, element));
+    if (element.dataset.theirs === (theirs?.name ?? void 0)) continue;
+    element.classList.toggle("theirs", Boolean(theirs));
     if (theirs) {
-      each.dataset.theirs = theirs.name;
-      each.style.setProperty("--theirs", theirs.colour);
-      each.style.setProperty("--their-name", JSON.stringify(theirs.name));
+      element.dataset.theirs = theirs.name;
+      element.style.setProperty("--theirs", theirs.colour);
+      element.style.setProperty("--their-name", JSON.stringify(theirs.name));
     } else {
-      delete each.dataset.theirs;
-      each.style.removeProperty("--theirs");
-      each.style.removeProperty("--their-name");
+      delete element.dataset.theirs;
+      element.style.removeProperty("--theirs");
+      element.style.removeProperty("--their-name");
     }
   }
 }
-function hasIt({ selected, hand }, element) {
+function isTheirs({ selected, hand, moved }, element) {
   const { subject, chip } = element.dataset;
-  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
+  if (chip) return [
+    hand,
+    moved
+  ].some((dim) => dim !== "" && chip.startsWith(`${dim}@`));
   return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
 }
 
 // workbench/widgets/static/chart_timeline.js
 var MARGIN = 0.2;
-var GAP = 4;
-var NEARLY = 1.6;
-var STILL = 120;
-var NAMES = 60;
+var GAP_PX = 4;
+var SCALE_TOLERANCE = 1.6;
+var SETTLE_MS = 120;
+var LABELS_MS = 60;
 function fillSpans(wb, shown) {
   const before = shown.spans, spans = shown.spans = unpackSpans(shown.state.spans);
   shown.drawn = shown.blocks = null;
@@ -2127,7 +2151,7 @@ function drawSpansSoon(wb, shown) {
     shown.frame = 0;
     if (!shown.doc) return;
     if (!isDrawn(shown)) drawBlocks(wb, shown, false);
-    if (now - (shown.named ?? 0) < NAMES) return;
+    if (now - (shown.named ?? 0) < LABELS_MS) return;
     shown.named = now;
     drawNames(wb, shown);
   });
@@ -2137,15 +2161,15 @@ function drawSpansSoon(wb, shown) {
     if (!shown.doc) return;
     drawSpansNow(wb, shown);
     if (hover) hover.active = !shown.keyed;
-  }, STILL);
+  }, SETTLE_MS);
 }
 function isDrawn(shown) {
-  const drawn = shown.drawn, seen = seenOf(shown);
+  const drawn = shown.drawn, seen = visibleRange(shown);
   if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
   const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
-  return finer > 1 / NEARLY && finer < NEARLY;
+  return finer > 1 / SCALE_TOLERANCE && finer < SCALE_TOLERANCE;
 }
-function seenOf({ doc, view, element }) {
+function visibleRange({ doc, view, element }) {
   const range = (
     /** @type {BokehModel} */
     doc?.get_model_by_name("x")
@@ -2159,7 +2183,7 @@ function seenOf({ doc, view, element }) {
 function drawBlocks(wb, shown, named) {
   const { doc, spans } = shown;
   if (!doc || !spans) return;
-  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  const { from, to, width } = visibleRange(shown), more = MARGIN * (to - from);
   shown.drawn = {
     from: from - more,
     to: to + more,
@@ -2181,7 +2205,7 @@ function drawBlocks(wb, shown, named) {
 }
 function selectedBlocks(wb, { spans, blocks, group }) {
   if (!spans || !blocks) return [];
-  if (group) return blocks.span.flatMap((span, i) => standsBack({
+  if (group) return blocks.span.flatMap((span, i) => isDimmed({
     spans,
     group
   }, span) ? [] : [
@@ -2192,7 +2216,7 @@ function selectedBlocks(wb, { spans, blocks, group }) {
     i
   ] : []) : [];
 }
-var standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
+var isDimmed = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
 function dimOthers(wb, shown, block) {
   const { spans, blocks, doc } = shown;
   const group = spans && blocks && block >= 0 && block < blocks.span.length ? groupOf(spans, blocks.span[block]) : "";
@@ -2214,20 +2238,20 @@ function blockOf(spans, blocks, span) {
 function drawNames(wb, shown) {
   const { doc, spans, blocks } = shown;
   if (doc && spans && blocks) {
-    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
+    const names = visibleNames(spans, blocks, visibleRange(shown)).filter(({ block }) => !isDimmed(shown, blocks.span[block]));
     doc.get_model_by_name("names").data = namesOf(spans, blocks, names, isDark(wb));
   }
 }
 function chosenStyles(wb, spans) {
-  const found = /* @__PURE__ */ new Set();
-  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
-  return found;
+  const chosen = /* @__PURE__ */ new Set();
+  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && chosen.add(place));
+  return chosen;
 }
 function columnsOf(spans, blocks, drawn, named, dark) {
   const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
   return {
     left: Float64Array.from(blocks.left),
-    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
+    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP_PX * pixel ? pixel : 0)),
     shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
     bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
     top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
@@ -2253,7 +2277,7 @@ function inkOn(colour, weight, dark) {
     3,
     5
   ].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
-  const [red, green, blue] = mixed.map((each) => each ** 2.2);
+  const [red, green, blue] = mixed.map((channel) => channel ** 2.2);
   return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
 }
 
@@ -2261,20 +2285,20 @@ function inkOn(colour, weight, dark) {
 function walk(wb, shown, by, down = 0) {
   const marks = marksOf(shown);
   if (!marks?.data.title?.length) return;
-  pressKeys(shown);
+  disableHover(shown);
   const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
   const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
-  const told = `${title}`.replaceAll("\n", " \xB7 ");
+  const text = `${title}`.replaceAll("\n", " \xB7 ");
   const line = shown.element.querySelector(".tasktold");
-  if (line) line.textContent = told;
+  if (line) line.textContent = text;
   marks.inspected.indices = [
     at
   ];
   dimOthers(wb, shown, at);
   marks.change.emit();
-  wb.say(told);
+  wb.say(text);
 }
-function pressKeys(shown) {
+function disableHover(shown) {
   const hover = shown.doc?.get_model_by_name("hover");
   shown.keyed = true;
   if (hover) hover.active = false;
@@ -2332,8 +2356,8 @@ function nextSpan(spans, blocks, at, by, down) {
   if (blocks.lane[beside] === lane) return blocks.span[beside];
   const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
   const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
-  const found = by > 0 ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1) : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
-  return Math.min(Math.max(found, first), last - 1);
+  const neighbour = by > 0 ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1) : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
+  return Math.min(Math.max(neighbour, first), last - 1);
 }
 function nextLane({ firsts, lanes }, lane, down) {
   let next = lane;
@@ -2361,16 +2385,16 @@ function follow({ doc, state }, spans, span) {
   });
   return true;
 }
-var IN = 0.625;
-var OUT = 1.6;
-var BY = 0.2;
-function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
-  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
-  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
-  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
+var ZOOM_IN = 0.625;
+var ZOOM_OUT = 1.6;
+var PAN = 0.2;
+function movedRange(range, bounds, { factor = 1, by = 0, log = false }) {
+  const to = log ? Math.log : (value) => value, from = log ? Math.exp : (value) => value;
+  const [start, end] = range.map(to), [low, high] = bounds.map(to), width = Math.min((end - start) * factor, high - low);
+  const begin = Math.min(Math.max((start + end) / 2 - width / 2 + by * width, low), high - width);
   return [
     from(begin),
-    from(begin + wide)
+    from(begin + width)
   ];
 }
 function zoomBy(shown, how) {
@@ -2425,9 +2449,9 @@ function zoomTools(wb, shown) {
     onclick: act
   }, sign);
   const zoomIn = () => zoomBy(shown, {
-    factor: IN
+    factor: ZOOM_IN
   }), zoomOut = () => zoomBy(shown, {
-    factor: OUT
+    factor: ZOOM_OUT
   });
   const acts = {
     "+": zoomIn,
@@ -2437,10 +2461,10 @@ function zoomTools(wb, shown) {
     s: zoomOut,
     0: () => showAll(shown),
     a: () => zoomBy(shown, {
-      by: -BY
+      by: -PAN
     }),
     d: () => zoomBy(shown, {
-      by: BY
+      by: PAN
     }),
     ArrowRight: () => walk(wb, shown, 1),
     ArrowDown: () => walk(wb, shown, 0, 1),
@@ -2471,23 +2495,23 @@ function zoomTools(wb, shown) {
 }
 
 // workbench/widgets/static/chart.js
-var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
+var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrow keys move between marks, Enter selects one, Escape exits.";
 var chartIn = /* @__PURE__ */ new WeakMap();
 function paintCharts(wb, image, picture, act, again) {
   const charts = picture.charts ?? [];
   if (!charts.length) return false;
   const bokeh = presentBokeh(charts[0].version);
   if (!bokeh) {
-    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
+    loadBokeh(wb, charts[0].version).then((module) => again(module !== null));
     return false;
   }
   const before = [
     ...image.children
   ];
-  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
+  const same = before.length === charts.length && before.every((element, i) => chartIn.get(element)?.state.id === charts[i].id);
   if (!same) {
     removeCharts(image);
-    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
+    image.replaceChildren(...charts.map((state) => createChart(wb, bokeh, state, act)));
   }
   charts.forEach((state, i) => {
     const shown = (
@@ -2511,7 +2535,7 @@ function removeCharts(image) {
     shown.doc = null;
   }
 }
-function beginChart(wb, bokeh, state, act) {
+function createChart(wb, bokeh, state, act) {
   const plot = h("div", {
     class: "plot",
     tabIndex: 0,
@@ -2520,7 +2544,7 @@ function beginChart(wb, bokeh, state, act) {
       focus: `chart ${state.across}`
     }
   });
-  const told = h("div", {
+  const status = h("div", {
     class: "tasktold",
     role: "status"
   });
@@ -2530,7 +2554,7 @@ function beginChart(wb, bokeh, state, act) {
     class: "charttools"
   }, h("div", {
     class: "key"
-  })), plot, told);
+  })), plot, status);
   const shown = {
     element,
     sent: state,
@@ -2587,7 +2611,7 @@ async function embed(wb, shown, plot) {
     if (event.movementX || event.movementY) leaveKeys(wb, shown);
   });
   plot.addEventListener("pointerup", () => {
-    unmark(shown);
+    clearMarks(shown);
     setTimeout(() => shown.doc && markChart(wb, shown));
   }, true);
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
@@ -2595,7 +2619,7 @@ async function embed(wb, shown, plot) {
   fillChart(wb, shown, shown.sent, true);
   shown.element.dataset.drawn = "true";
 }
-function unmark(shown) {
+function clearMarks(shown) {
   const marks = marksOf(shown);
   shown.marking = true;
   if (marks?.selected.indices.length) marks.selected.indices = [];
@@ -2697,13 +2721,13 @@ function setHeight({ view, room, height }) {
 }
 
 // workbench/widgets/static/browser_storage.js
-var CUT = "workbench.cut";
-var CUT_KEPT = 36e5;
+var STORAGE_KEY = "workbench.cut";
+var MAX_AGE_MS = 36e5;
 function keepThroughCut(kept) {
   const board = document.documentElement.dataset.board;
   if (!board) return;
   try {
-    sessionStorage.setItem(CUT, JSON.stringify({
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify({
       ...kept,
       board,
       at: Date.now()
@@ -2713,10 +2737,10 @@ function keepThroughCut(kept) {
 }
 function keptThroughCut() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(CUT) ?? "null");
+    const kept = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
     if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
-    sessionStorage.removeItem(CUT);
-    return Date.now() - kept.at < CUT_KEPT ? kept : null;
+    sessionStorage.removeItem(STORAGE_KEY);
+    return Date.now() - kept.at < MAX_AGE_MS ? kept : null;
   } catch {
     return null;
   }
@@ -2741,7 +2765,7 @@ var THEMES = [
   "light",
   "dark"
 ];
-var REMEMBERED = "workbench.theme";
+var STORAGE_KEY2 = "workbench.theme";
 function hostTheme() {
   const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
   if (jpThemeLight !== void 0) return jpThemeLight === "false" ? "dark" : "light";
@@ -2754,11 +2778,11 @@ var HOST_ATTRIBUTES = [
   "theme"
 ];
 var ownPage = () => "theme" in document.documentElement.dataset;
-function themeOf(asked, dark) {
+function themeOf(chosen, dark) {
   const stated = [
-    asked,
+    chosen,
     hostTheme()
-  ].find((each) => each === "light" || each === "dark");
+  ].find((theme) => theme === "light" || theme === "dark");
   return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
 }
 function themeButton(wb) {
@@ -2779,9 +2803,9 @@ function themeButton(wb) {
 }
 function makeTheme(wb, model, signal) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
+  const kept = ownPage() && model.get("theme") === "auto" ? remembered(STORAGE_KEY2) : null;
   let own = kept !== null && THEMES.includes(kept) ? kept : null;
-  const dress = () => {
+  const applyTheme = () => {
     wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
     const theme = themeOf(wb.theme, dark);
     wb.root.dataset.theme = theme;
@@ -2800,29 +2824,29 @@ function makeTheme(wb, model, signal) {
   wb.turnTheme = () => {
     own = null;
     const next = THEMES[(THEMES.indexOf(wb.theme) + 1) % THEMES.length];
-    if (ownPage()) remember(REMEMBERED, next);
+    if (ownPage()) remember(STORAGE_KEY2, next);
     model.set("theme", next);
     model.save_changes();
-    dress();
+    applyTheme();
     wb.say(`Theme: ${next}.`);
   };
-  dark.addEventListener("change", dress, {
+  dark.addEventListener("change", applyTheme, {
     signal
   });
-  const host = new MutationObserver(dress);
-  for (const each of [
+  const host = new MutationObserver(applyTheme);
+  for (const node of [
     document.documentElement,
     document.body
-  ]) host.observe(each, {
+  ]) host.observe(node, {
     attributes: true,
     attributeFilter: HOST_ATTRIBUTES
   });
   signal.addEventListener("abort", () => host.disconnect());
-  return dress;
+  return applyTheme;
 }
 
 // workbench/widgets/static/tour.js
-var TOURED = "workbench.toured";
+var STORAGE_KEY3 = "workbench.toured";
 var TOUR = [
   {
     at: ".figures",
@@ -2848,7 +2872,7 @@ var TOUR = [
 ];
 function startTour(wb, step = 0) {
   endTour(wb, false);
-  const now = TOUR[step], target = wb.root.querySelector(now.at);
+  const current = TOUR[step], target = wb.root.querySelector(current.at);
   if (!target) return;
   const go = (to) => {
     if (to < TOUR.length) startTour(wb, to);
@@ -2856,7 +2880,7 @@ function startTour(wb, step = 0) {
   };
   const title = h("h3", {
     tabIndex: -1
-  }, ...withCode(now.title));
+  }, ...withCode(current.title));
   const element = h("div", {
     class: "tour",
     role: "dialog",
@@ -2869,7 +2893,7 @@ function startTour(wb, step = 0) {
     type: "button",
     ariaLabel: "End the tour",
     onclick: () => endTour(wb)
-  }, "\xD7"), title, h("p", {}, ...withCode(now.text)), h("div", {
+  }, "\xD7"), title, h("p", {}, ...withCode(current.text)), h("div", {
     class: "turns"
   }, h("span", {
     class: "muted"
@@ -2920,7 +2944,7 @@ function endTour(wb, finished = true) {
   wb.tour.element.remove();
   wb.tour = null;
   if (!finished) return;
-  remember(TOURED, "yes");
+  remember(STORAGE_KEY3, "yes");
   if (held) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({
     preventScroll: true
   });
@@ -2941,7 +2965,7 @@ function followTour(wb, layout) {
   } else placeTour(wb);
 }
 function firstTour(wb, model) {
-  if (!model.get("tour") || remembered(TOURED)) return;
+  if (!model.get("tour") || remembered(STORAGE_KEY3)) return;
   const begin = () => {
     if (!wb.tour && !wb.held && wb.root.dataset.starting !== "true") startTour(wb);
   };
@@ -2980,7 +3004,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     type: "search",
     placeholder: "Search terms",
     ariaLabel: "Search terms and keys",
-    oninput: () => sift()
+    oninput: () => filter()
   });
   const none = h("p", {
     class: "muted none",
@@ -2993,7 +3017,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     role: "group",
     ariaLabel: "Terms and keys"
   }, none);
-  const sift = () => {
+  const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const entries = all(body, ".entry");
     for (const entry of entries) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
@@ -3007,11 +3031,11 @@ function helpSection(wb, { tour: toured = true } = {}) {
     class: "btn",
     type: "button",
     onclick: () => {
-      shut(false);
+      hide(false);
       startTour(wb);
     }
   }, "Take the tour");
-  const shut = (refocus = true) => {
+  const hide = (refocus = true) => {
     if (section.hidden) return;
     section.hidden = true;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "false");
@@ -3023,7 +3047,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     class: "more close",
     type: "button",
     ariaLabel: "Close help",
-    onclick: () => shut()
+    onclick: () => hide()
   }, "\xD7");
   const section = h("aside", {
     class: "helppanel",
@@ -3036,12 +3060,12 @@ function helpSection(wb, { tour: toured = true } = {}) {
   section.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.preventDefault();
-      shut();
+      hide();
     }
   });
   wb.toggleHelp = () => {
     if (!section.hidden) {
-      shut();
+      hide();
       return;
     }
     closeMenu(wb, false);
@@ -3266,7 +3290,7 @@ var ENDINGS = {
   text: "txt"
 };
 var pictureIn = /* @__PURE__ */ new WeakMap();
-var savedSoon = /* @__PURE__ */ new WeakMap();
+var pendingFormats = /* @__PURE__ */ new WeakMap();
 function paintPicture(wb, place, picture) {
   const text = JSON.stringify(picture);
   if (pictureIn.get(place)?.text === text) return;
@@ -3278,18 +3302,18 @@ function paintPicture(wb, place, picture) {
   image.ariaLabel = picture.about ?? null;
   place.dataset.picture = picture.name;
   the(place, "pre").textContent = picture.text ?? "\u2026";
-  fillTwin(wb, place);
-  const kind = savedSoon.get(place), whole = wholeOf(picture);
+  fillText(wb, place);
+  const kind = pendingFormats.get(place), whole = allFormats(picture);
   if (kind && whole) {
-    savedSoon.delete(place);
+    pendingFormats.delete(place);
     savePicture(wb, whole, kind);
   }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (subject, opens) => actOn(wb, place, subject, opens);
-  const charted = paintCharts(wb, image, picture, act, (found) => {
+  const charted = paintCharts(wb, image, picture, act, (loaded) => {
     const now = pictureIn.get(place)?.picture;
     if (!now || !place.isConnected) return;
-    if (!found) return now.svg === null && askFor(wb, now);
+    if (!loaded) return now.svg === null && requestFormats(wb, now);
     pictureIn.delete(place);
     paintPicture(wb, place, now);
   });
@@ -3299,17 +3323,17 @@ function paintPicture(wb, place, picture) {
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
   image.innerHTML = picture.svg ?? "";
-  growPicture(image);
+  sizePicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
 }
-function askFor(wb, picture) {
+function requestFormats(wb, picture) {
   wb.send({
     verb: "picture",
     name: picture.name
   });
 }
-function wholeOf({ name, svg: svg2, text }) {
+function allFormats({ name, svg: svg2, text }) {
   return svg2 === null || text === null ? null : {
     name,
     svg: svg2,
@@ -3319,16 +3343,16 @@ function wholeOf({ name, svg: svg2, text }) {
 function saveFrom(wb, place, kind) {
   const shown = pictureIn.get(place)?.picture;
   if (!shown) return;
-  const whole = wholeOf(shown);
+  const whole = allFormats(shown);
   if (whole) return savePicture(wb, whole, kind);
-  savedSoon.set(place, kind);
-  askFor(wb, shown);
+  pendingFormats.set(place, kind);
+  requestFormats(wb, shown);
 }
-function fillTwin(wb, place) {
+function fillText(wb, place) {
   const shown = pictureIn.get(place)?.picture;
-  if (shown?.text === null && one(place, "details[open]")) askFor(wb, shown);
+  if (shown?.text === null && one(place, "details[open]")) requestFormats(wb, shown);
 }
-function growPicture(image) {
+function sizePicture(image) {
   const svg2 = one(image, "svg"), wide = Number(svg2?.getAttribute("width"));
   if (svg2 && wide) svg2.style.setProperty("--wide", `${wide}px`);
 }
@@ -3350,7 +3374,7 @@ function frameOf(wb, place, name) {
   }), widenTool(wb, place)), image, h("div", {
     class: "under"
   }, h("details", {
-    ontoggle: () => fillTwin(wb, place)
+    ontoggle: () => fillText(wb, place)
   }, h("summary", {}, "As text"), h("pre", {
     tabIndex: 0
   })), h("span", {
@@ -3430,7 +3454,7 @@ function mountFleet(model, el) {
     ariaLive: "assertive",
     role: "status"
   });
-  const silent = h("div", {
+  const noAnswer = h("div", {
     class: "note warn",
     hidden: true
   }, "No answer from the server for 10 s");
@@ -3472,7 +3496,7 @@ function mountFleet(model, el) {
     class: "fleettimeline",
     ariaLabel: "Schedule"
   }, h("h2", {}, termLabel(wb, "Shard units over time")), devices, drawn, note);
-  const others = h("section", {
+  const alternatives = h("section", {
     class: "fleetways",
     ariaLabel: "Ways to train the same models"
   }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
@@ -3483,9 +3507,9 @@ function mountFleet(model, el) {
     ariaLabel: "Policy, memory, devices and hardware"
   }, h("div", {
     class: "fleetline"
-  }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, silent, models.section, schedule, h("div", {
+  }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, noAnswer, models.section, schedule, h("div", {
     class: "fleetlower"
-  }, others, h("section", {
+  }, alternatives, h("section", {
     class: "fleetresults",
     ariaLabel: "Training"
   }, h("h2", {}, termLabel(wb, "Training")), stale, empty, losses.element, run.results)), helpSection(wb, {
@@ -3528,8 +3552,9 @@ function mountFleet(model, el) {
   ] : []));
   const paintWays = painter((all2) => patch(ways, all2, drawWay));
   const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
-  let said = "";
-  wb.paint = () => {
+  const stop = new AbortController();
+  let announced = "";
+  wb.paint = paintAfterPress(root, () => {
     if (wb.dragging) return;
     const state = model.get("board"), now = model.get("live"), { timeline } = model.get("table");
     paintHead({
@@ -3562,18 +3587,18 @@ function mountFleet(model, el) {
       away: now.away
     });
     paintWays(state.ways);
-    others.hidden = !state.ways.length;
+    alternatives.hidden = !state.ways.length;
     run.paint(now, state);
     losses.paint(now.losses);
     stale.textContent = now.stale;
     stale.hidden = !now.stale;
     empty.hidden = Boolean(now.losses);
-    silent.hidden = root.dataset.silent !== "true";
-    if (state.said && state.said !== said) wb.say(state.said);
-    said = state.said;
+    noAnswer.hidden = root.dataset.silent !== "true";
+    if (state.said && state.said !== announced) wb.say(state.said);
+    announced = state.said;
     root.dataset.phase = now.phase;
     root.dataset.answered = `${state.answer.seq}`;
-  };
+  }, stop.signal);
   const onBoard = () => {
     box.answered(model.get("board").answer);
     wb.paint();
@@ -3585,11 +3610,10 @@ function mountFleet(model, el) {
     "change:board": onBoard,
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
-    "change:theme": () => dress()
+    "change:theme": () => applyTheme()
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
+  const applyTheme = makeTheme(wb, model, stop.signal);
   document.addEventListener("pointerdown", (event) => {
     const path = event.composedPath();
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
@@ -3598,14 +3622,14 @@ function mountFleet(model, el) {
   });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
   new MutationObserver(() => {
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
   }).observe(root, {
     attributes: true,
     attributeFilter: [
       "data-silent"
     ]
   });
-  dress();
+  applyTheme();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
   return () => {
@@ -3618,7 +3642,7 @@ function mountFleet(model, el) {
 function withRun(picture, of, ran) {
   const [chart] = picture.charts ?? [];
   if (!chart || ran?.of !== of) return picture;
-  const whole = {
+  const merged = {
     ...chart,
     ...ran,
     sources: {
@@ -3633,7 +3657,7 @@ function withRun(picture, of, ran) {
   return {
     ...picture,
     charts: [
-      whole
+      merged
     ]
   };
 }
@@ -3681,20 +3705,20 @@ function drawDevices(wb, parent, { running, devices, away }) {
   }, "Devices:"), ...Array.from({
     length: running ? devices : 0
   }, (_, device) => {
-    const gone = away.includes(device);
+    const removed = away.includes(device);
     return h("button", {
       class: "btn small",
       type: "button",
-      ariaPressed: String(gone),
+      ariaPressed: String(removed),
       data: {
         focus: `device-${device}`
       },
-      title: gone ? "The device accepts units again" : "The device finishes its unit and accepts no more",
+      title: removed ? "The device accepts units again" : "The device finishes its unit and accepts no more",
       onclick: () => wb.send({
-        verb: gone ? "return" : "leave",
+        verb: removed ? "return" : "leave",
         value: String(device)
       })
-    }, gone ? `Give back ${device}` : `Take away ${device}`);
+    }, removed ? `Give back ${device}` : `Take away ${device}`);
   }));
 }
 
@@ -3825,7 +3849,7 @@ function makeDraggable(wb, element, grip, more, gripped) {
     if (event.key === " ") event.preventDefault();
   });
   grip.addEventListener("click", (event) => {
-    if (event.detail === 0 && !wb.held) clicked(wb, at(null), event);
+    if (event.detail === 0 && !wb.held) onClick(wb, at(null), event);
   });
 }
 function axisAt(wb, event) {
@@ -3835,7 +3859,7 @@ function axisAt(wb, event) {
   );
   const zone = (
     /** @type {HTMLElement | undefined} */
-    seen.find((each) => each.matches?.(".zone[data-axis], .droptarget[data-axis]"))
+    seen.find((item) => item.matches?.(".zone[data-axis], .droptarget[data-axis]"))
   );
   return (zone && wb.root.contains(zone) ? zone.dataset.axis : null) ?? null;
 }
@@ -3872,7 +3896,7 @@ function startDrag(wb, element, grip, chip, start) {
     stop.abort();
     ghost?.remove();
     wb.dragging = false;
-    if (!ghost && event.type === "pointerup") clicked(wb, chip, event, at);
+    if (!ghost && event.type === "pointerup") onClick(wb, chip, event, at);
     else if (event.type === "pointerup" && wb.held) {
       Object.assign(wb.held, pressed(wb, event));
       drop(wb, wb.held.target, event.shiftKey);
@@ -3896,7 +3920,7 @@ function startDrag(wb, element, grip, chip, start) {
     capture: true
   });
 }
-function clicked(wb, chip, event, at = null) {
+function onClick(wb, chip, event, at = null) {
   if (chip.lazy) {
     const mark = !wb.held && at ? around(at, "[data-asks]") : null;
     const grip = (
@@ -3951,8 +3975,8 @@ function choose(wb, held, step) {
   held.add = false;
   aim(wb);
   const reason = reasonAt(held, held.target), change = previewWords(wb, held.target);
-  const said = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
-  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${said}`);
+  const suffix = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
+  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${suffix}`);
 }
 function walk2(wb, grip, step) {
   const grips = all(wb.board, ".zone .grip");
@@ -4019,8 +4043,8 @@ var drawMarks = (marks) => (marks ?? []).map((mark) => h("i", {
 function showDropped(wb, { chip, axis, add }) {
   wb.wanted = `${chip.dim}@${axis}`;
   wb.optimistic = true;
-  const element = all(wb.board, ".chip").find((each) => each.dataset.chip === chip.key);
-  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
+  const element = all(wb.board, ".chip").find((candidate) => candidate.dataset.chip === chip.key);
+  const zone = zoneElements(wb).find((candidate) => candidate.dataset.axis === axis);
   if (element && zone && !add) showPending(wb, element, zone, {
     ...chip,
     key: `${chip.dim}@${axis}`,
@@ -4108,7 +4132,7 @@ function drawRecipe(wb, row) {
     }
   }, row.state === "holds" ? "\u2713 applied" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
-  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
+  const effects = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
     h("p", {}, ...withCode(row.reason)),
     row.ways_out.length ? h("p", {
       class: "ways"
@@ -4129,7 +4153,7 @@ function drawRecipe(wb, row) {
     class: "about muted"
   }, row.about), h("div", {
     class: "does"
-  }, ...told.filter(Boolean)));
+  }, ...effects.filter(Boolean)));
 }
 function recipesSection(wb) {
   const toggle = (open) => wb.send({
@@ -4147,7 +4171,7 @@ function recipesSection(wb) {
     },
     onclick: () => toggle(Boolean(section.hidden))
   }, "Recipes");
-  const shut = () => {
+  const hide = () => {
     toggle(false);
     button.focus({
       preventScroll: true
@@ -4166,7 +4190,7 @@ function recipesSection(wb) {
     type: "button",
     ariaLabel: "Close the recipes",
     title: "Close",
-    onclick: shut
+    onclick: hide
   }, "\xD7");
   const section = h("section", {
     class: "recipes",
@@ -4179,7 +4203,7 @@ function recipesSection(wb) {
     if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
-      shut();
+      hide();
     }
   });
   const paint = painter((state) => keepingFocus(wb.root, list, () => {
@@ -4237,10 +4261,10 @@ function sortValue(cell) {
   if (typeof cell === "object" && "stack" in cell) return sortValue(cell.stack[0]);
   if (typeof cell === "object" && "share" in cell) return cell.share;
   const text = cellText(cell);
-  const found = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
-  if (!found) return text === "\u2013" ? 0 : text;
-  const number = Number(found[1].replace("\u2212", "-").replaceAll(",", ""));
-  const unit = found[2];
+  const match = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
+  if (!match) return text === "\u2013" ? 0 : text;
+  const number = Number(match[1].replace("\u2212", "-").replaceAll(",", ""));
+  const unit = match[2];
   if (unit in SECONDS) return number * SECONDS[unit];
   if (/^[KMGTPE]?i?B(\/s)?$/.test(unit) && (unit.includes("i") || unit === "B")) return number * SCALES[unit[0] === "B" ? "" : unit[0]];
   return number * DECIMAL[/^[kMGTPE](?=FLOP|B|$)/.exec(unit)?.[0] ?? ""];
@@ -4381,11 +4405,11 @@ function drawStack(wb, cell) {
   return h("div", {
     class: "stack",
     title: cell.title ?? ""
-  }, ...cell.stack.map((each) => {
-    const { lead, beside } = typeof each === "string" ? {} : each;
+  }, ...cell.stack.map((part2) => {
+    const { lead, beside } = typeof part2 === "string" ? {} : part2;
     return h("div", {}, lead ? h("span", {
       class: "lead muted"
-    }, lead, " ") : null, drawCell(wb, each), beside ? h("span", {
+    }, lead, " ") : null, drawCell(wb, part2), beside ? h("span", {
       class: "beside"
     }, beside) : null);
   }));
@@ -4399,20 +4423,20 @@ function drawTerms(wb, cell) {
   ]).filter(Boolean));
 }
 function drawActs(wb, cell) {
-  const act = (each) => h("button", {
+  const act = (action) => h("button", {
     class: "btn small",
     type: "button",
-    title: each.title ?? "",
+    title: action.title ?? "",
     data: {
-      focus: each.focus ?? `act ${each.label}`
+      focus: action.focus ?? `act ${action.label}`
     },
     onclick: (event) => {
-      if (each.gesture.verb === "why") {
-        askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */
+      if (action.gesture.verb === "why") {
+        askWhy(wb, action.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */
         event.currentTarget);
-      } else wb.send(each.gesture);
+      } else wb.send(action.gesture);
     }
-  }, each.label);
+  }, action.label);
   return h("span", {
     class: "acts"
   }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
@@ -4472,23 +4496,23 @@ function drawRemedies(wb, cell) {
 }
 function drawPair(cell) {
   const bar = (share, name) => {
-    const bit = h("i", {
+    const slice = h("i", {
       class: name
     });
-    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
-    return bit;
+    slice.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
+    return slice;
   };
   return h("span", {
     class: `pair ${cell.tone}`,
     ariaHidden: "true"
   }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
 }
-function drawFold(wb, fold, what) {
+function drawFold(wb, fold, label) {
   return h("button", {
     class: "fold",
     type: "button",
     ariaExpanded: String(fold.open),
-    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
+    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${label}`,
     tabIndex: -1,
     data: {
       focus: `fold ${fold.key}`
@@ -4588,7 +4612,7 @@ function paintBlock(wb, place, block, head) {
   }
   for (const part2 of partsOf(wb, block)) part2.paint(wb, the(place, `.${part2.place}`), block);
   const note = the(place, ".note");
-  note.replaceChildren(block.note, ...(block.controls ?? []).flatMap((each) => drawControl(wb, each)));
+  note.replaceChildren(block.note, ...(block.controls ?? []).flatMap((control) => drawControl(wb, control)));
   note.hidden = !block.note;
 }
 function drawControl(wb, { label, name }) {
@@ -4616,15 +4640,15 @@ function drawControl(wb, { label, name }) {
 }
 
 // workbench/widgets/static/found.js
-var actOf = (wb, each, kind = "btn small") => h("button", {
+var actOf = (wb, act, kind = "btn small") => h("button", {
   class: kind,
   type: "button",
-  title: each.title ?? "",
+  title: act.title ?? "",
   data: {
-    focus: each.focus ?? `act ${each.label}`
+    focus: act.focus ?? `act ${act.label}`
   },
-  onclick: () => wb.send(each.gesture)
-}, ...withCode(each.label));
+  onclick: () => wb.send(act.gesture)
+}, ...withCode(act.label));
 function paintFound(wb, place, state) {
   place.classList.toggle("card", Boolean(state.card));
   if (state.card) paintCard(wb, place, state.card);
@@ -4687,7 +4711,7 @@ function listenToRows(wb, place) {
   });
 }
 function paintCard(wb, place, card) {
-  const [take, ...others] = card.acts, than = card.than;
+  const [take, ...rest] = card.acts, than = card.than;
   keepingFocus(wb.root, place, () => place.replaceChildren(h("div", {
     class: "name"
   }, h("b", {}, card.title), h("span", {
@@ -4702,7 +4726,7 @@ function paintCard(wb, place, card) {
     }, card.parts)
   ] : [], h("div", {
     class: "buttons"
-  }, actOf(wb, take, card.present ? "btn" : "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
+  }, actOf(wb, take, card.present ? "btn" : "btn primary"), ...rest.map((act) => actOf(wb, act, "btn")), than.options.length ? h("label", {
     class: "against"
   }, h("span", {
     class: "muted"
@@ -4722,10 +4746,10 @@ function paintCard(wb, place, card) {
   }, h("option", {
     value: "",
     selected: !than.value
-  }, "its nearest rival"), ...than.options.map((each) => h("option", {
-    value: each.name,
-    selected: each.name === than.value
-  }, each.label)))) : null), ...card.waiting ? [
+  }, "its nearest rival"), ...than.options.map((option) => h("option", {
+    value: option.name,
+    selected: option.name === than.value
+  }, option.label)))) : null), ...card.waiting ? [
     h("div", {
       class: "waiting",
       role: "status"
@@ -4882,6 +4906,9 @@ function findOf(wb) {
   });
   const form = h("form", {
     ariaLabel: "What to find",
+    onchange: () => wb.expect({
+      verb: "find"
+    }),
     onsubmit: (event) => {
       event.preventDefault();
       wb.send(Object.assign(
@@ -4929,8 +4956,8 @@ function findOf(wb) {
     line.textContent = state.line;
     line.hidden = !state.line;
     bar.hidden = !state.running;
-    bar.classList.toggle("unknown", state.phase === "preparing");
-    level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
+    bar.classList.toggle("unknown", !state.fraction);
+    level.style.width = state.fraction ? `${state.fraction * 100}%` : "";
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...state.gap ? [
       drawGap(wb, state.gap)
@@ -4961,7 +4988,7 @@ function paintMessage(wb, message, state) {
 
 // workbench/widgets/static/picking.js
 var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
-function askWhole(wb, of, path, anchor, rank = null) {
+function openValueMenu(wb, of, path, anchor, rank = null) {
   if (wb.menu?.anchor === anchor) {
     closeMenu(wb);
     return;
@@ -4992,7 +5019,7 @@ function pickBox(wb, mark) {
     path
   });
   wb.say(`${path} selected.`);
-  askWhole(wb, "box", path, mark);
+  openValueMenu(wb, "box", path, mark);
 }
 var isBox = (mark) => mark.matches(PICKED);
 function makeBoxesPickable(wb) {
@@ -5013,7 +5040,7 @@ function drawLine(wb, cell) {
     data: {
       focus: `line ${cell.line} ${cell.rank}`
     },
-    onclick: () => askWhole(wb, "line", cell.line, pick2, cell.rank)
+    onclick: () => openValueMenu(wb, "line", cell.line, pick2, cell.rank)
   }, cell.text);
   return pick2;
 }
@@ -5024,7 +5051,7 @@ var DIRECTIONS = {
   backward: "\u2191",
   across: "\u2194"
 };
-var ROUND = 450;
+var STEP_MS = 450;
 var replayIn = /* @__PURE__ */ new WeakMap();
 function paintReplay(wb, place, state) {
   if (state.waiting !== void 0) {
@@ -5086,15 +5113,15 @@ function replayOf(wb, first) {
   }), lines = h("div", {
     class: "did"
   });
-  const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({
+  const conflicts = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({
     block: "center"
   }));
-  const heading = (text) => all(wb.root, ".tables h3").find((each) => each.textContent === text);
+  const heading = (text) => all(wb.root, ".tables h3").find((element2) => element2.textContent === text);
   const element = h("div", {}, h("div", {
     class: "controls",
     role: "group",
     ariaLabel: "Replay"
-  }, back, slider2, on, play, count, met), lines);
+  }, back, slider2, on, play, count, conflicts), lines);
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step forward";
   let placed = false;
@@ -5129,7 +5156,7 @@ function replayOf(wb, first) {
     playing = setInterval(() => {
       if (!slider2.isConnected || at() >= state.last) pause();
       else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
-    }, ROUND);
+    }, STEP_MS);
     label();
   };
   const pause = () => {
@@ -5167,9 +5194,9 @@ function replayOf(wb, first) {
     placed = true;
     mark(at());
     label();
-    met.hidden = !now.conflicts;
-    met.textContent = `${now.conflicts} \u2193`;
-    met.ariaLabel = `${now.conflicts}, below`;
+    conflicts.hidden = !now.conflicts;
+    conflicts.textContent = `${now.conflicts} \u2193`;
+    conflicts.ariaLabel = `${now.conflicts}, below`;
     requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(...now.start ? [
       h("p", {}, ...withCode(now.start))
@@ -5184,7 +5211,7 @@ function replayOf(wb, first) {
 }
 function showArrived(wb) {
   for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
-    const arrived = all(image, "title").find((each) => each.textContent.startsWith("\u2192 "))?.parentElement;
+    const arrived = all(image, "title").find((title) => title.textContent.startsWith("\u2192 "))?.parentElement;
     if (!arrived) continue;
     const box = arrived.getBoundingClientRect(), frame = image.getBoundingClientRect();
     const off = (low, high, from, to) => low < from || high > to ? (low + high) / 2 - (from + to) / 2 : 0;
@@ -5208,7 +5235,7 @@ function sendStage(wb, change, value = "") {
 }
 function drawControl2(wb, control) {
   const id = `stage-${control.key}-${wb.view}`;
-  const made = {
+  const elements = {
     number: stageNumber,
     select: stageSelect,
     menu: stageMenu,
@@ -5224,7 +5251,7 @@ function drawControl2(wb, control) {
     class: "label",
     id: `${id}-label`,
     htmlFor: id
-  }, termLabel(wb, control.label)), ...made);
+  }, termLabel(wb, control.label)), ...elements);
 }
 function stageNumber(wb, control, id) {
   const input = h("input", {
@@ -5278,24 +5305,24 @@ function stageSelect(wb, control, id) {
       focus: id
     },
     onchange: () => sendStage(wb, control.key, select.value)
-  }, ...control.options.map((each) => h("option", {
-    value: each.value,
-    selected: each.value === control.value,
-    title: each.note
-  }, each.label)));
+  }, ...control.options.map((option) => h("option", {
+    value: option.value,
+    selected: option.value === control.value,
+    title: option.note
+  }, option.label)));
   return [
     select
   ];
 }
 function stageMenu(wb, control, id) {
-  const now = control.options.find((each) => each.value === control.value);
-  const items = control.options.map((each) => ({
-    label: each.label,
-    note: each.note,
+  const now = control.options.find((option) => option.value === control.value);
+  const items = control.options.map((option) => ({
+    label: option.label,
+    note: option.note,
     gesture: {
       verb: "pipeline",
       change: control.key,
-      value: each.value,
+      value: option.value,
       zone: PIPELINE_ZONE
     }
   }));
@@ -5323,7 +5350,7 @@ function stageMenu(wb, control, id) {
   ];
 }
 function stageSlider(wb, control, id) {
-  const values = control.options.map((each) => each.value), at = values.indexOf(control.value);
+  const values = control.options.map((option) => option.value), at = values.indexOf(control.value);
   const shown = h("output", {
     class: "mono"
   }, control.value);
@@ -5353,18 +5380,18 @@ function stageSlider(wb, control, id) {
   ];
 }
 function stageChoice(wb, control, id) {
-  const radio = (each) => h("label", {
-    title: each.note
+  const radio = (option) => h("label", {
+    title: option.note
   }, h("input", {
     type: "radio",
     name: id,
-    value: each.value,
-    checked: each.value === control.value,
+    value: option.value,
+    checked: option.value === control.value,
     data: {
-      focus: `${id}-${each.value}`
+      focus: `${id}-${option.value}`
     },
-    onchange: () => sendStage(wb, control.key, each.value)
-  }), h("span", {}, each.label));
+    onchange: () => sendStage(wb, control.key, option.value)
+  }), h("span", {}, option.label));
   const group = h("span", {
     class: "segments",
     role: "radiogroup"
@@ -5377,9 +5404,9 @@ function stageChoice(wb, control, id) {
 
 // workbench/widgets/static/stage_draw.js
 var EVEN_PX = 168;
-var LEAST_NAMED = 15;
-var LEAST_PX = 3;
-var blockHeight = (block) => Math.max(block.height * EVEN_PX, LEAST_PX);
+var MIN_LABEL_PX = 15;
+var MIN_PX2 = 3;
+var blockHeight = (block) => Math.max(block.height * EVEN_PX, MIN_PX2);
 function drawColumns(state, starts) {
   const bounds = [
     0,
@@ -5440,12 +5467,12 @@ function drawPiece(state, piece, from, to) {
     }
   }, state.chunks > 1 ? h("div", {
     class: "chunk"
-  }, `chunk ${Math.floor(piece / state.stages)}`) : null, ...folded(blocks).map(drawRun), edge);
+  }, `chunk ${Math.floor(piece / state.stages)}`) : null, ...mergeLow(blocks).map(drawRun), edge);
 }
-function folded(blocks) {
+function mergeLow(blocks) {
   const runs = [];
   for (const block of blocks) {
-    const low = blockHeight(block) < LEAST_NAMED, last = runs.at(-1);
+    const low = blockHeight(block) < MIN_LABEL_PX, last = runs.at(-1);
     if (low && last?.low && (last.blocks[0].alike === block.alike || !last.blocks[0].alike.includes("*") && !block.alike.includes("*"))) {
       last.blocks.push(block);
     } else runs.push({
@@ -5470,7 +5497,7 @@ function drawRun({ low, blocks }) {
     return slice;
   });
   if (!low) return slices[0];
-  const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= LEAST_NAMED;
+  const tall = blocks.reduce((sum2, block) => sum2 + blockHeight(block), 0) >= MIN_LABEL_PX;
   const [one2, end] = [
     blocks[0].path,
     blocks[blocks.length - 1].path
@@ -5502,12 +5529,12 @@ var boundsOf = (starts, count, piece) => [
 ];
 function movedStarts(starts, count, piece, to) {
   const [least, most] = boundsOf(starts, count, piece), start = Math.max(least, Math.min(most, to));
-  return start === starts[piece - 1] ? starts : starts.map((each, i) => i === piece - 1 ? start : each);
+  return start === starts[piece - 1] ? starts : starts.map((value, i) => i === piece - 1 ? start : value);
 }
 function nearestEdge(heights, first, [least, most], down) {
-  let at = first, gone = 0;
-  while (down > 0 && at < most && gone + heights[at] / 2 < down) gone += heights[at++];
-  while (down < 0 && at > least && gone + heights[at - 1] / 2 < -down) gone += heights[--at];
+  let at = first, passed = 0;
+  while (down > 0 && at < most && passed + heights[at] / 2 < down) passed += heights[at++];
+  while (down < 0 && at > least && passed + heights[at - 1] / 2 < -down) passed += heights[--at];
   return at;
 }
 
@@ -5546,10 +5573,10 @@ function stageColumns(wb, preview) {
   let state = NO_STAGES;
   let starts = [];
   const draw = () => keepingFocus(wb.root, columns, () => columns.replaceChildren(...drawColumns(state, starts)));
-  const paint = (told) => {
-    state = told;
+  const paint = (next) => {
+    state = next;
     starts = [
-      ...told.starts
+      ...next.starts
     ];
     draw();
     skips.replaceChildren(...drawSkips(state));
@@ -5604,8 +5631,8 @@ function stageColumns(wb, preview) {
       send(piece);
     } else wb.say("End of range: each stage keeps at least one block.");
   });
-  const heads = (told) => all(columns, ".stagehead").forEach((head, device) => {
-    if (told.heads[device]) head.replaceWith(drawStageHead(told.heads[device]));
+  const heads = (next) => all(columns, ".stagehead").forEach((head, device) => {
+    if (next.heads[device]) head.replaceWith(drawStageHead(next.heads[device]));
   });
   return {
     element,
@@ -5617,13 +5644,13 @@ function stageColumns(wb, preview) {
 }
 function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, send, restore, preview }) {
   const first = start(), heights = state.blocks.map((block) => blockHeight(block)), from = event.clientY;
-  let asked = null;
+  let requested = null;
   const tries = () => {
-    if (wb.root.dataset.busy === "true" || start() === (asked ?? first)) return;
-    asked = start();
+    if (wb.root.dataset.busy === "true" || start() === (requested ?? first)) return;
+    requested = start();
     wb.send({
       verb: "try_boundary",
-      value: `${piece} ${state.blocks[asked].path}`,
+      value: `${piece} ${state.blocks[requested].path}`,
       zone: PIPELINE_ZONE
     });
   };
@@ -5643,7 +5670,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, s
     if (last.type === "pointerup" && start() !== first) send();
     else {
       restore();
-      if (asked !== null) wb.send({
+      if (requested !== null) wb.send({
         verb: "try_boundary",
         value: "",
         zone: PIPELINE_ZONE
@@ -5716,15 +5743,15 @@ function makePipeline(wb, place) {
   }, balances, board.skips);
   place.replaceChildren(first, controls, refused, problem, figures, board.element, below);
   const paintInvitation = part(first, (state) => state.kind === "none" ? state : void 0, (state) => drawInvitation(wb, first, state));
-  const paintControls = part(controls, (state) => state.kind === "none" ? void 0 : state.controls, (told) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...told.map((each) => drawControl2(wb, each)), drawRemove(wb))));
+  const paintControls = part(controls, (state) => state.kind === "none" ? void 0 : state.controls, (rows) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...rows.map((row) => drawControl2(wb, row)), drawRemove(wb))));
   const paintProblem = part(problem, (state) => state.kind === "broken" ? state.problem : void 0, (wrong) => problem.replaceChildren(...drawProblem(wrong).filter(isShown)));
   const paintFigures = part(figures, ofPipeline((state) => ({
-    told: state.figures,
+    rows: state.figures,
     nominal: state.nominal
-  })), ({ told, nominal }) => figures.replaceChildren(...told.map((each) => drawStageFigure(wb, each)), nominal ? h("p", {
+  })), ({ rows, nominal }) => figures.replaceChildren(...rows.map((row) => drawStageFigure(wb, row)), nominal ? h("p", {
     class: "muted nominal"
   }, nominal) : ""));
-  const paintBalances = part(below, ofPipeline((state) => state.balances), (told) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...told.map((each) => drawBalance(wb, each)))));
+  const paintBalances = part(below, ofPipeline((state) => state.balances), (rows) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...rows.map((balance) => drawBalance(wb, balance)))));
   const paintBoard = part(board.element, ofPipeline((state) => state.board), board.paint);
   const paintUnplaced = (state) => {
     if (!wb.placed) paintBoard(state);
@@ -5802,29 +5829,29 @@ function drawStageFigure(wb, figure) {
     class: "sub"
   }, figure.note));
 }
-function drawBalance(wb, each) {
+function drawBalance(wb, balance) {
   return h("div", {
     class: "way"
   }, h("button", {
     class: "btn",
     type: "button",
-    ariaPressed: String(each.on),
+    ariaPressed: String(balance.on),
     data: {
-      focus: `balance-${each.key}`,
-      balance: each.key
+      focus: `balance-${balance.key}`,
+      balance: balance.key
     },
-    onclick: () => sendStage(wb, each.key)
-  }, each.label), h("span", {
+    onclick: () => sendStage(wb, balance.key)
+  }, balance.label), h("span", {
     class: "muted"
-  }, each.note));
+  }, balance.note));
 }
 function paintStageRefusal(wb, refusal, seq) {
   const place = one(wb.root, ".refusedhere");
   if (!place) return;
   const mine = refusal?.zone === PIPELINE_ZONE ? refusal : null;
-  const told = mine ? `${seq}` : "";
-  if ((place.dataset.told ?? "") === told) return;
-  place.dataset.told = told;
+  const shown = mine ? `${seq}` : "";
+  if ((place.dataset.told ?? "") === shown) return;
+  place.dataset.told = shown;
   place.replaceChildren(...mine ? [
     drawRefusal(wb, mine)
   ] : []);
@@ -5869,7 +5896,7 @@ function lazyChip(cell, dim, source = "*") {
 function drawChips(wb, cell) {
   return h("span", {
     class: "dims"
-  }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOwn(wb, cell) : null, ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)));
+  }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOverride(wb, cell) : null, ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)));
 }
 function drawDim(wb, cell, dim) {
   const chip = lazyChip(cell, dim);
@@ -5915,8 +5942,8 @@ function drawDim(wb, cell, dim) {
   });
   return element;
 }
-function drawOwn(wb, cell) {
-  const [what, pattern] = [
+function drawOverride(wb, cell) {
+  const [kind, pattern] = [
     cell.own.split(" ")[0],
     cell.own.slice(cell.own.indexOf(" ") + 1)
   ];
@@ -5925,8 +5952,8 @@ function drawOwn(wb, cell) {
     class: "own",
     type: "button",
     tabIndex: -1,
-    title: `${what} ${pattern}. ${back}`,
-    ariaLabel: `${what} ${pattern}. ${back}`,
+    title: `${kind} ${pattern}. ${back}`,
+    ariaLabel: `${kind} ${pattern}. ${back}`,
     data: {
       focus: `own ${cell.path}`
     },
@@ -5983,7 +6010,7 @@ function tensorBar(wb) {
       },
       onclick: () => {
         wb.only = only;
-        for (const each of all(bar, ".choice")) each.ariaPressed = String(each.dataset.focus === `only ${only}`);
+        for (const button of all(bar, ".choice")) button.ariaPressed = String(button.dataset.focus === `only ${only}`);
       }
     }, label);
     bar.replaceChildren(h("div", {
@@ -6013,6 +6040,16 @@ var BLOCK_DRAWERS = {
   chips: drawChips,
   line: drawLine,
   parts: [
+    {
+      field: "picker",
+      place: "tensor-picker",
+      paint: (wb, place, { picker }) => picker && patch(place, [
+        {
+          key: "tensor",
+          ...picker
+        }
+      ], (state) => drawPicker(wb, state))
+    },
     {
       field: "replay",
       place: "replay",
@@ -6045,6 +6082,25 @@ var BLOCK_DRAWERS = {
   ],
   removePicture: removeCharts
 };
+function drawPicker(wb, { options, chosen }) {
+  const choices = options.map(({ value, label }) => h("option", {
+    value,
+    selected: value === chosen
+  }, label));
+  const select = h("select", {
+    class: "field",
+    data: {
+      focus: "picker"
+    },
+    onchange: () => wb.send({
+      verb: "select",
+      path: select.value
+    })
+  }, ...choices);
+  return h("label", {}, h("span", {
+    class: "label"
+  }, "Tensor"), " ", select);
+}
 function patchBadges(parent, tabs) {
   const shown = all(parent, ".tab");
   const same = shown.length === tabs.length && tabs.every((tab, i) => shown[i].dataset.is === tab.key + tab.label && shown[i].ariaSelected === String(tab.open));
@@ -6117,19 +6173,19 @@ function showTab(strip, tab) {
 }
 function drawStages(wb, parent, state) {
   parent.hidden = state === null;
-  const buttons = state?.options.map((each) => h("button", {
+  const buttons = state?.options.map((option) => h("button", {
     type: "button",
     class: "choice",
-    title: each.title,
-    ariaPressed: String(each.value === state.chosen),
+    title: option.title,
+    ariaPressed: String(option.value === state.chosen),
     data: {
-      focus: `show-stage-${each.value}`
+      focus: `show-stage-${option.value}`
     },
     onclick: () => wb.send({
       verb: "show_stage",
-      stage: each.value
+      stage: option.value
     })
-  }, each.label)) ?? [];
+  }, option.label)) ?? [];
   parent.replaceChildren(h("span", {
     class: "label"
   }, "Stage"), h("div", {
@@ -6201,10 +6257,10 @@ function tablesSection(wb) {
         ariaLabel: label
       });
     }
-    const turned = section.dataset.tab !== state.tab;
+    const tabChanged = section.dataset.tab !== state.tab;
     section.dataset.tab = state.tab;
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
-    if (turned) scroll.scrollTop = 0;
+    if (tabChanged) scroll.scrollTop = 0;
   });
   return {
     section,
@@ -6399,8 +6455,170 @@ function boardSection(wb) {
   };
 }
 
+// workbench/widgets/static/export_sheet.js
+async function copyText(wb, field, text, button) {
+  let copied = false;
+  try {
+    await navigator.clipboard.writeText(text);
+    copied = true;
+  } catch {
+    field.focus();
+    if ("select" in field) field.select();
+    copied = "select" in field ? document.execCommand("copy") : false;
+  }
+  const before = button.dataset.label ?? button.textContent;
+  button.dataset.label = before;
+  button.textContent = copied ? "Copied" : "Press Ctrl-C";
+  wb.say(copied ? "Copied" : "Not copied: press control C");
+  setTimeout(() => {
+    button.textContent = before;
+  }, 1600);
+}
+function drawSheet(wb, place, sheet) {
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close",
+    title: "Close",
+    data: {
+      focus: "sheet-close"
+    },
+    onclick: () => wb.send({
+      verb: "close_sheet"
+    })
+  }, "\xD7");
+  const head = h("div", {
+    class: "legendline"
+  }, h("h2", {}, sheet.title), h("span", {
+    class: "muted about"
+  }, sheet.about), close);
+  if (sheet.kind === "save") return place.replaceChildren(head, drawNameForm(wb, sheet.text));
+  const text = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
+  const field = sheet.kind === "link" ? h("input", {
+    class: "field mono address",
+    readOnly: true,
+    value: text,
+    ariaLabel: "link to this plan",
+    data: {
+      focus: "sheet-text"
+    },
+    onfocus: () => (
+      /** @type {HTMLInputElement} */
+      field.select()
+    )
+  }) : h("pre", {
+    class: "code",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: "exported text",
+    data: {
+      focus: "sheet-text"
+    }
+  }, text);
+  const copy = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "sheet-copy"
+    },
+    onclick: () => copyText(wb, field, text, copy)
+  }, "Copy");
+  const save = sheet.name ? h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "sheet-download"
+    },
+    onclick: () => download(wb, sheet.name, text)
+  }, `Download ${sheet.name}`) : null;
+  const forms = h("div", {
+    class: "forms",
+    role: "group",
+    ariaLabel: "Form of the export"
+  }, ...sheet.forms.map((form) => h("button", {
+    class: "btn",
+    type: "button",
+    ariaPressed: String(form.open),
+    data: {
+      focus: `form-${form.key}`,
+      form: form.key
+    },
+    onclick: () => wb.send({
+      verb: "export",
+      form: form.key
+    })
+  }, form.label)));
+  const problem = sheet.problem && h("div", {
+    class: "told bad",
+    role: "alert"
+  }, ...drawProblem(sheet.problem));
+  const row = h("div", {
+    class: "takeaway"
+  }, sheet.kind === "link" ? field : forms, h("span", {
+    class: "grow"
+  }), ...problem ? [] : [
+    copy,
+    save
+  ]);
+  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
+  place.replaceChildren(head, row, ...sheet.kind === "link" ? [] : [
+    drawFiles(wb, sheet),
+    problem ?? field
+  ]);
+  if (sheet.kind !== "link") field.scrollTop = scrolled;
+}
+function drawNameForm(wb, name) {
+  const field = h("input", {
+    class: "field address",
+    value: name,
+    maxLength: 80,
+    ariaLabel: "name of the plan",
+    data: {
+      focus: "sheet-text"
+    }
+  });
+  const save = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "sheet-save"
+    }
+  }, "Save");
+  return h("form", {
+    class: "takeaway",
+    onsubmit: (event) => {
+      event.preventDefault();
+      if (field.value.trim()) wb.send({
+        verb: "save",
+        name: field.value
+      });
+    }
+  }, field, save);
+}
+function drawFiles(wb, sheet) {
+  return h("div", {
+    class: "takeaway files",
+    role: "group",
+    ariaLabel: "Files to download"
+  }, h("span", {
+    class: "muted"
+  }, "As a file:"), ...sheet.files.map(({ key, label, about }) => h("button", {
+    class: "btn",
+    type: "button",
+    title: about,
+    data: {
+      focus: `file-${key}`,
+      file: key
+    },
+    onclick: () => wb.send({
+      verb: "export",
+      form: key
+    })
+  }, label)));
+}
+
 // workbench/widgets/static/files.js
-var MOST_FILE = 1 << 20;
+var MAX_FILE_BYTES = 1 << 20;
 function headTools(wb, state) {
   if (!state.exchanges) return [];
   const picker = h("input", {
@@ -6443,7 +6661,7 @@ function headTools(wb, state) {
       }))
     ] : [],
     ...state.starts ? [
-      tool("New\u2026", "new_plan", "Begin another plan: your model, the zoo, your machines", () => wb.send({
+      tool("New\u2026", "new_plan", "Start another plan: your model, the zoo, your machines", () => wb.send({
         verb: "new_plan",
         open: true
       }))
@@ -6464,7 +6682,7 @@ function headTools(wb, state) {
 }
 async function readFile(wb, file) {
   if (!file) return;
-  const text = file.size > MOST_FILE ? null : await file.text();
+  const text = file.size > MAX_FILE_BYTES ? null : await file.text();
   wb.send({
     verb: "open_file",
     name: file.name,
@@ -6497,140 +6715,10 @@ function acceptFiles(wb) {
   });
 }
 var decoded = (text, type) => new Blob([
-  Uint8Array.from(atob(text), (each) => each.charCodeAt(0))
+  Uint8Array.from(atob(text), (character) => character.charCodeAt(0))
 ], {
   type
 });
-async function copyText(wb, field, text, button) {
-  let copied = false;
-  try {
-    await navigator.clipboard.writeText(text);
-    copied = true;
-  } catch {
-    field.focus();
-    if ("select" in field) field.select();
-    copied = "select" in field ? document.execCommand("copy") : false;
-  }
-  const before = button.dataset.label ?? button.textContent;
-  button.dataset.label = before;
-  button.textContent = copied ? "Copied" : "Press Ctrl-C";
-  wb.say(copied ? "Copied" : "Not copied: press control C");
-  setTimeout(() => {
-    button.textContent = before;
-  }, 1600);
-}
-function drawSheet(wb, place, sheet) {
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close",
-    title: "Close",
-    data: {
-      focus: "sheet-close"
-    },
-    onclick: () => wb.send({
-      verb: "close_sheet"
-    })
-  }, "\xD7");
-  const whole = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
-  const field = sheet.kind === "link" ? h("input", {
-    class: "field mono address",
-    readOnly: true,
-    value: whole,
-    ariaLabel: "link to this plan",
-    data: {
-      focus: "sheet-text"
-    },
-    onfocus: () => (
-      /** @type {HTMLInputElement} */
-      field.select()
-    )
-  }) : h("pre", {
-    class: "code",
-    tabIndex: 0,
-    role: "region",
-    ariaLabel: "exported text",
-    data: {
-      focus: "sheet-text"
-    }
-  }, whole);
-  const copy = h("button", {
-    class: "btn",
-    type: "button",
-    data: {
-      focus: "sheet-copy"
-    },
-    onclick: () => copyText(wb, field, whole, copy)
-  }, "Copy");
-  const save = sheet.name ? h("button", {
-    class: "btn",
-    type: "button",
-    data: {
-      focus: "sheet-download"
-    },
-    onclick: () => download(wb, sheet.name, whole)
-  }, `Download ${sheet.name}`) : null;
-  const forms = h("div", {
-    class: "forms",
-    role: "group",
-    ariaLabel: "Form of the export"
-  }, ...sheet.forms.map((form) => h("button", {
-    class: "btn",
-    type: "button",
-    ariaPressed: String(form.open),
-    data: {
-      focus: `form-${form.key}`,
-      form: form.key
-    },
-    onclick: () => wb.send({
-      verb: "export",
-      form: form.key
-    })
-  }, form.label)));
-  const problem = sheet.problem && h("div", {
-    class: "told bad",
-    role: "alert"
-  }, ...drawProblem(sheet.problem));
-  const row = h("div", {
-    class: "takeaway"
-  }, sheet.kind === "link" ? field : forms, h("span", {
-    class: "grow"
-  }), ...problem ? [] : [
-    copy,
-    save
-  ]);
-  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
-  place.replaceChildren(h("div", {
-    class: "legendline"
-  }, h("h2", {}, sheet.title), h("span", {
-    class: "muted about"
-  }, sheet.about), close), row, ...sheet.kind === "link" ? [] : [
-    drawFiles(wb, sheet),
-    problem ?? field
-  ]);
-  if (sheet.kind !== "link") field.scrollTop = scrolled;
-}
-function drawFiles(wb, sheet) {
-  return h("div", {
-    class: "takeaway files",
-    role: "group",
-    ariaLabel: "Files to download"
-  }, h("span", {
-    class: "muted"
-  }, "As a file:"), ...sheet.files.map(({ key, label, about }) => h("button", {
-    class: "btn",
-    type: "button",
-    title: about,
-    data: {
-      focus: `file-${key}`,
-      file: key
-    },
-    onclick: () => wb.send({
-      verb: "export",
-      form: key
-    })
-  }, label)));
-}
 function drawNotice(wb, place, { refusal, word }) {
   const dismiss = () => h("button", {
     class: "more close",
@@ -6672,7 +6760,7 @@ function filesSection(wb) {
       });
     }
   });
-  let taken = null;
+  let downloaded = null;
   let first = true;
   const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
   const paintSheet = painter((state) => keepingFocus(wb.root, sheet, () => {
@@ -6695,10 +6783,10 @@ function filesSection(wb) {
       wb.view,
       ""
     ].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) {
+    if (mine && mine.seq !== downloaded && !first) {
       download(wb, mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
     }
-    taken = mine ? mine.seq : taken;
+    downloaded = mine ? mine.seq : downloaded;
     first = false;
   };
   acceptFiles(wb);
@@ -6722,10 +6810,10 @@ function drawHardware(wb, state, refusal) {
       chip: chip.value,
       shape: ""
     })
-  }, ...state.chips.map((each) => h("option", {
-    value: each.name,
-    selected: each.name === state.chip
-  }, each.label)));
+  }, ...state.chips.map((chip2) => h("option", {
+    value: chip2.name,
+    selected: chip2.name === state.chip
+  }, chip2.label)));
   const shape = h("input", {
     class: "field shape",
     value: state.shape,
@@ -6781,7 +6869,7 @@ function drawHardware(wb, state, refusal) {
   }, mend.label))) : h("div", {
     class: "about",
     title: state.title
-  }, ...drawFacts(wb, state), drawWiring(wb, state));
+  }, ...drawFacts(wb, state), drawAxisLinks(wb, state));
   return h("div", {
     class: "hardware",
     role: "group",
@@ -6802,7 +6890,7 @@ function drawFacts(wb, { facts, attached }) {
     verb: attached.busy ? "cancel_calibration" : "calibrate"
   });
   const title = "Measure this machine once (a few seconds, in a separate process); step times are then predicted for it.";
-  const look = {
+  const props = {
     class: "btn small",
     type: "button",
     title: attached.busy ? null : title,
@@ -6813,12 +6901,12 @@ function drawFacts(wb, { facts, attached }) {
   };
   return attached.button ? [
     text,
-    h("button", look, attached.button)
+    h("button", props, attached.button)
   ] : [
     text
   ];
 }
-function drawWiring(wb, state) {
+function drawAxisLinks(wb, state) {
   if (!state.wirings.length) return null;
   const change = h("button", {
     class: "btn small",
@@ -6845,10 +6933,11 @@ function drawWiring(wb, state) {
 }
 
 // workbench/widgets/static/card_header.js
-var LONG_LAYOUT = 320;
+var LONG_LAYOUT = 40;
 function drawLayout(wb, layout) {
   const text = h("div", {
-    class: "mono layout"
+    class: "mono layout",
+    title: layout
   }, layout);
   if (layout.length < LONG_LAYOUT) return [
     text
@@ -7003,7 +7092,7 @@ function answerOf(form) {
     /** @type {HTMLInputElement | null} */
     form.querySelector("input.field")
   );
-  return typed ? typed.value : chosen.map((each) => each.value).join(" ");
+  return typed ? typed.value : chosen.map((option) => option.value).join(" ");
 }
 function drawForm(wb, state) {
   const field = state.kind !== "number" ? null : h("input", {
@@ -7066,6 +7155,25 @@ function drawVerdict(verdict) {
     class: "hint"
   }, "Hint: ", ...withCode(hint))));
 }
+function drawNext(wb, next) {
+  if (!next) return null;
+  const data = {
+    focus: "exercise next"
+  };
+  return next.link ? h("a", {
+    class: "btn primary next",
+    href: next.link,
+    data
+  }, next.label) : h("button", {
+    class: "btn primary next",
+    type: "button",
+    data,
+    onclick: () => wb.send({
+      verb: "question",
+      name: next.question
+    })
+  }, next.label);
+}
 function exerciseSection(wb) {
   const body = h("div", {
     class: "body"
@@ -7084,7 +7192,7 @@ function exerciseSection(wb) {
       const form = drawForm(wb, state);
       body.replaceChildren(h("header", {}, h("h2", {}, state.title), h("nav", {
         ariaLabel: "Questions"
-      }, ...state.questions.map((each) => drawStep(wb, each)))), h("div", {
+      }, ...state.questions.map((question) => drawStep(wb, question)))), h("div", {
         class: "ask"
       }, ...state.ask.split("\n\n").map((line) => h("p", {}, ...withCode(line)))), ...[
         state.about && h("p", {
@@ -7092,11 +7200,16 @@ function exerciseSection(wb) {
         }, ...withCode(state.about))
       ].filter(Boolean), h("ul", {
         class: "goals"
-      }, ...state.goals.map(drawGoal)), form, ...[
+      }, ...state.goals.map(drawGoal)), ...state.predicting ? [
+        h("p", {
+          class: "muted"
+        }, "Figures and charts are hidden until your predictions are correct.")
+      ] : [], form, ...[
         drawVerdict(state.verdict),
+        drawNext(wb, state.next),
         refusal && drawRefusal(wb, refusal)
-      ].filter((each) => each instanceof Node));
-      refill(form, kept);
+      ].filter((node) => node instanceof Node));
+      restoreAnswer(form, kept);
     });
   });
   return {
@@ -7104,7 +7217,7 @@ function exerciseSection(wb) {
     paint
   };
 }
-function refill(form, kept) {
+function restoreAnswer(form, kept) {
   if (!kept) return;
   if (form.querySelector("input.field")) the(form, "input.field").value = kept;
   for (const number of kept.split(" ")) {
@@ -7119,22 +7232,22 @@ function refill(form, kept) {
 // workbench/widgets/static/history_graph.js
 var ROW = 34;
 var LANE = 14;
-var MOST_LANES = 8;
-var laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
+var MAX_LANES = 8;
+var laneX = (lane) => 12 + Math.min(lane, MAX_LANES - 1) * LANE;
 var rowY = (place) => place * ROW + ROW / 2;
 function drawGraph(nodes, lanes) {
   const place = new Map(nodes.map((node, i) => [
     node.number,
     i
   ]));
-  const made = new Map(nodes.map((node) => [
+  const byNumber = new Map(nodes.map((node) => [
     node.number,
     node
   ]));
-  const parentOf = (node) => node.parent === null ? void 0 : made.get(node.parent);
+  const parentOf = (node) => node.parent === null ? void 0 : byNumber.get(node.parent);
   const yOf = (node) => rowY(place.get(node.number) ?? 0);
   const trail = /* @__PURE__ */ new Set();
-  for (let node = nodes.find((each) => each.here); node; node = parentOf(node)) trail.add(node.number);
+  for (let node = nodes.find((candidate) => candidate.here); node; node = parentOf(node)) trail.add(node.number);
   const height = nodes.length * ROW;
   const lines = nodes.filter((node) => node.parent !== null).map((node) => {
     const x = laneX(node.lane), y = yOf(node), parent = parentOf(node);
@@ -7396,7 +7509,7 @@ function historySection(wb) {
     patch(list, state.nodes, (node) => drawPlan(wb, node));
     note.textContent = state.note;
     note.hidden = !state.note;
-    if (!all(list, ".go").some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
+    if (!all(list, ".go").some((button) => button.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
   }));
   const paintCompared = painter((state) => keepingFocus(wb.root, sides, () => {
     compared.hidden = !state;
@@ -7418,6 +7531,139 @@ function historySection(wb) {
     });
     paintCompared(state.compared);
     if (opened) tree.scrollTop = 0;
+  };
+  return {
+    section,
+    paint
+  };
+}
+
+// workbench/widgets/static/lesson.js
+function drawHtml(html, look) {
+  const box = h("div", {
+    class: look
+  });
+  box.innerHTML = html;
+  return box;
+}
+function drawOutput(output) {
+  if (output.kind === "text") return h("pre", {
+    class: "mono",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: "output"
+  }, output.text);
+  if (output.kind === "html") return drawHtml(output.html, "told");
+  const picture = drawHtml(output.svg, "image");
+  picture.tabIndex = 0;
+  picture.role = "img";
+  picture.ariaLabel = output.about;
+  const widen2 = h("button", {
+    class: "btn icon widen",
+    type: "button",
+    ariaLabel: "Fill the window",
+    title: "Fill the window"
+  }, "\u2922");
+  widen2.onclick = () => showWide(picture);
+  return h("div", {
+    class: "picture"
+  }, picture, widen2);
+}
+function showWide(picture) {
+  const dialog = h("dialog", {
+    class: "wide",
+    ariaLabel: picture.ariaLabel
+  });
+  dialog.append(picture.cloneNode(true));
+  dialog.onclick = () => dialog.close();
+  dialog.onclose = () => dialog.remove();
+  picture.after(dialog);
+  dialog.showModal();
+}
+function drawBlock2(wb, block) {
+  if (block.kind === "html") return drawHtml(block.html, "prose");
+  if (block.kind === "question") {
+    return h("button", {
+      class: block.open ? "btn question open" : "btn question",
+      type: "button",
+      ariaCurrent: block.open ? "step" : null,
+      data: {
+        focus: `lesson ${block.name}`,
+        done: block.done
+      },
+      onclick: () => wb.send({
+        verb: "question",
+        name: block.name
+      })
+    }, `${block.done ? "\u2713 " : ""}Question ${block.label}`, h("span", {
+      class: "muted"
+    }, block.open ? "on the board" : "show on the board"));
+  }
+  const code = h("details", {}, h("summary", {}, "Code"), h("pre", {
+    class: "mono",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: "code"
+  }, block.source));
+  const outputs = block.outputs?.map(drawOutput) ?? [
+    h("div", {
+      class: "muted",
+      role: "status"
+    }, "Running\u2026")
+  ];
+  return h("div", {
+    class: "cell"
+  }, code, ...outputs);
+}
+var drawLink2 = (link, word) => link && h("a", {
+  href: link.link,
+  title: link.title
+}, word);
+function lessonSection(wb) {
+  const head = h("header", {}), blocks = h("div", {
+    class: "lessontext"
+  });
+  const section = h("aside", {
+    class: "lesson",
+    ariaLabel: "Lesson",
+    hidden: true,
+    tabIndex: 0
+  }, head, blocks);
+  const paintHead = painter((state) => head.replaceChildren(h("nav", {
+    ariaLabel: "Lessons"
+  }, h("a", {
+    href: "?lessons"
+  }, "All lessons"), ...[
+    drawLink2(state.previous, "\u2190 Previous"),
+    drawLink2(state.next, "Next \u2192")
+  ].filter((node) => node instanceof Node)), h("h1", {}, state.title), h("p", {
+    class: "muted"
+  }, `${state.place}, ${state.course}. As a notebook: `, h("code", {}, state.notebook))));
+  let drawn = [];
+  let drawnQuestions = "";
+  const paint = (state, parts, exercise) => {
+    section.hidden = !state;
+    wb.root.dataset.lesson = String(Boolean(state));
+    if (!state) return;
+    paintHead(state);
+    const asked = JSON.stringify(exercise?.questions ?? []);
+    if (parts === drawn && asked === drawnQuestions) return;
+    drawn = parts;
+    drawnQuestions = asked;
+    const questions = new Map(exercise?.questions.map((question) => [
+      question.name,
+      question
+    ]));
+    patch(blocks, parts.map((part2, place) => ({
+      key: `${place}`,
+      ...part2,
+      ...part2.kind === "question" ? questions.get(part2.name) : {}
+    })), (part2) => drawBlock2(
+      wb,
+      /** @type {LessonBlock} */
+      /** @type {unknown} */
+      part2
+    ));
   };
   return {
     section,
@@ -7472,7 +7718,7 @@ function waitLine(wb, verb) {
 }
 
 // workbench/widgets/static/model_strip.js
-var REST2 = 120;
+var DEBOUNCE_MS = 120;
 var sendSize = (wb, name, value) => wb.send({
   verb: "size_model",
   name,
@@ -7480,11 +7726,11 @@ var sendSize = (wb, name, value) => wb.send({
 });
 function slider(wb, name) {
   let stops = [];
-  let timer = 0, said = "", isHeld = false, isBusy = false;
-  const at = () => stops[Number(range.value)] ?? said;
+  let timer = 0, sent = "", isHeld = false, isBusy = false;
+  const at = () => stops[Number(range.value)] ?? sent;
   const tell = () => {
     clearTimeout(timer);
-    if (at() !== said) sendSize(wb, name, said = at());
+    if (at() !== sent) sendSize(wb, name, sent = at());
   };
   const range = h("input", {
     type: "range",
@@ -7499,7 +7745,7 @@ function slider(wb, name) {
       number.value = at();
       range.ariaValueText = at();
       clearTimeout(timer);
-      if (!isBusy) timer = setTimeout(tell, REST2);
+      if (!isBusy) timer = setTimeout(tell, DEBOUNCE_MS);
     },
     onchange: () => {
       isHeld = false;
@@ -7519,7 +7765,7 @@ function slider(wb, name) {
     },
     onchange: () => {
       isHeld = false;
-      sendSize(wb, name, said = number.value);
+      sendSize(wb, name, sent = number.value);
     },
     onblur: () => {
       isHeld = false;
@@ -7536,7 +7782,7 @@ function slider(wb, name) {
   const paint = (field, busy) => {
     isBusy = busy;
     if (isHeld || busy) return;
-    said = field.value;
+    sent = field.value;
     stops = field.stops;
     range.max = String(stops.length - 1);
     range.value = String(stops.indexOf(field.value));
@@ -7571,10 +7817,10 @@ function drawField(wb, field) {
   const control = field.kind === "choice" || field.kind === "flag" ? h("select", {
     ...about,
     onchange
-  }, ...options.map((each) => h("option", {
-    value: each,
-    selected: each === field.value
-  }, each || "none"))) : h("input", {
+  }, ...options.map((option) => h("option", {
+    value: option,
+    selected: option === field.value
+  }, option || "none"))) : h("input", {
     ...about,
     value: field.value,
     maxLength: 60,
@@ -7676,39 +7922,39 @@ function modelStrip(wb) {
     preset.replaceChildren(...first ? [
       drawField(wb, first)
     ] : []);
-    more.replaceChildren(...others.filter((each) => each !== null).map((each) => drawField(wb, each)));
+    more.replaceChildren(...others.filter((field) => field !== null).map((field) => drawField(wb, field)));
     all2.hidden = !others.length;
   }));
   const paintNames = painter((state) => keepingFocus(wb.root, names, () => {
     names.hidden = !state.length;
     names.replaceChildren(...state.length ? drawNames2(wb, state) : []);
   }));
-  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+  const paintProblem = painter(({ failure }) => problem.replaceChildren(...failure ? [
     h("div", {
       class: "told bad",
       role: "alert"
-    }, ...drawProblem(told).filter((each) => each !== null))
+    }, ...drawProblem(failure).filter((node) => node !== null))
   ] : []));
   const paint = (state, refusal, seq) => {
     section.hidden = !state;
     if (!state) return wait.paint(null);
-    const slid = state.sizes.filter((each) => each.stops.length);
-    if (slid.map((each) => each.name).join() !== [
+    const withSlider = state.sizes.filter((size) => size.stops.length);
+    if (withSlider.map((size) => size.name).join() !== [
       ...sliding.keys()
     ].join()) {
       sliding.clear();
-      for (const { name } of slid) sliding.set(name, slider(wb, name));
+      for (const { name } of withSlider) sliding.set(name, slider(wb, name));
       sliders.replaceChildren(...[
         ...sliding.values()
-      ].map((each) => each.element));
+      ].map((slider2) => slider2.element));
     }
-    for (const field of slid) sliding.get(field.name)?.paint(field, Boolean(state.work));
+    for (const field of withSlider) sliding.get(field.name)?.paint(field, Boolean(state.work));
     main.hidden = !state.sizes.length;
     section.dataset.waiting = String(Boolean(state.work));
-    paintMore(state.sizes.filter((each) => !each.stops.length));
+    paintMore(state.sizes.filter((size) => !size.stops.length));
     paintNames(state.names);
     paintProblem({
-      told: refusal,
+      failure: refusal,
       seq
     });
     wait.paint(state.work);
@@ -7771,12 +8017,12 @@ function compileSection(wb) {
       });
     }
   });
-  const rests = h("span", {
+  const restNote = h("span", {
     class: "muted"
-  }), unasked = h("label", {
+  }), automatic = h("label", {
     class: "at-rest",
     title: "Starts 2 s after the last edit when the machine is idle; the next edit cancels it."
-  }, atRest, "Compile automatically", rests);
+  }, atRest, "Compile automatically", restNote);
   const message = h("div", {
     class: "message"
   }), of = h("div", {
@@ -7787,7 +8033,7 @@ function compileSection(wb) {
     ariaLabel: "Compile"
   }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", {
     class: "buttons"
-  }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
+  }, start, cancel, compare, target), automatic, progress.bar, progress.stage, message, of, facts.facts, log.element);
   const paint = (live) => {
     const state = live.compile, running = state.phase === "running";
     section.dataset.phase = state.phase;
@@ -7796,11 +8042,11 @@ function compileSection(wb) {
     target.textContent = state.target;
     start.disabled = running && !state.unasked;
     cancel.hidden = !running;
-    unasked.hidden = !live.at_rest;
+    automatic.hidden = !live.at_rest;
     const on = live.at_rest?.on ?? false;
     if (on === chosen) chosen = null;
     atRest.checked = chosen ?? on;
-    rests.textContent = live.at_rest?.note ?? "";
+    restNote.textContent = live.at_rest?.note ?? "";
     compare.hidden = running || !state.facts.length;
     progress.paint(state);
     paintWords(message, of, state);
@@ -7882,7 +8128,7 @@ function runSection(wb) {
     curves.paint(live.curves);
     facts.paint(live.facts);
     log.paint(live.log);
-    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
+    paintResults(live.blocks.filter((block) => block.in_tab !== tab));
     speak(live.said);
   };
   return {
@@ -7992,16 +8238,41 @@ function drawSizing(wb, answer) {
     }, label)))), h("tbody", {}, ...rows))) : null,
     answer.notes.length ? h("details", {
       class: "notes"
-    }, h("summary", {}, `${answer.notes.length} assumptions and notes`), h("ul", {}, ...answer.notes.map((note) => h("li", {}, ...withCode(note))))) : null
-  ].filter((each) => each !== null);
+    }, h("summary", {}, answer.notes.length === 1 ? "1 note" : `${answer.notes.length} assumptions and notes`), h("ul", {}, ...answer.notes.map((note) => h("li", {}, ...withCode(note))))) : null
+  ].filter((node) => node !== null);
 }
 
 // workbench/widgets/static/start_lists.js
 function drawFunctions(wb, functions) {
   if (!functions.length) return [];
-  const rows = functions.map((each) => h("li", {}, each.builder ? drawBuilder(wb, each) : drawLoss(each)));
+  const rows = functions.map((entry) => h("li", {}, entry.builder ? drawBuilder(wb, entry) : drawLoss(wb, entry)));
   return [
     h("h3", {}, "Functions in this folder"),
+    h("ul", {}, ...rows)
+  ];
+}
+function drawConfigs(wb, configs) {
+  if (!configs.length) return [];
+  const rows = configs.map(({ key, about }) => {
+    const choose2 = () => wb.send({
+      verb: "choose_model",
+      model: key
+    });
+    const name = h("code", {}, key.replace("file/", ""));
+    const button = h("button", {
+      class: "btn small",
+      type: "button",
+      data: {
+        focus: `config ${key}`
+      },
+      onclick: choose2
+    }, name);
+    return h("li", {}, button, h("span", {
+      class: "muted"
+    }, ` ${about}`));
+  });
+  return [
+    h("h3", {}, "Models in this folder"),
     h("ul", {}, ...rows)
   ];
 }
@@ -8025,14 +8296,31 @@ function drawBuilder(wb, builder) {
     })
   }, name);
 }
-var drawLoss = (loss) => h("details", {}, h("summary", {}, h("code", {}, loss.key), h("span", {
-  class: "muted"
-}, " a loss: five lines make a plan of it")), h("pre", {
-  class: "code",
-  tabIndex: 0,
-  role: "region",
-  ariaLabel: `lines for ${loss.key}`
-}, loss.lines));
+function drawLoss(wb, loss) {
+  const lines = h("pre", {
+    class: "code",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: `lines for ${loss.key}`
+  }, loss.lines);
+  const copy = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: `copy ${loss.key}`
+    },
+    onclick: () => copyText(wb, lines, loss.lines, copy)
+  }, "Copy");
+  const then = loss.command ? [
+    "start the server with ",
+    h("code", {}, loss.command)
+  ] : [
+    "reload this page"
+  ];
+  return h("details", {}, h("summary", {}, h("code", {}, loss.key), h("span", {
+    class: "muted"
+  }, " a loss: five lines make a plan of it")), lines, h("p", {}, copy, " Add the lines to the same file, set the shapes, and ", ...then, "."));
+}
 function drawRecent(recent) {
   if (!recent.length) return [];
   return [
@@ -8042,20 +8330,65 @@ function drawRecent(recent) {
     }, label))))
   ];
 }
-function drawLessons(courses) {
-  const count = courses.reduce((sum, { lessons }) => sum + lessons.length, 0);
-  const drawn = ({ title, link }) => h("li", {}, link ? h("a", {
+function drawLessons(wb, courses, alone) {
+  const lessons = courses.flatMap((course) => course.lessons), right = sum(lessons, "right"), questions = sum(lessons, "questions");
+  const progress = questions ? `${right} of ${questions} questions answered correctly` : "";
+  const listed = courses.map(({ course, lessons: lessons2 }) => h("div", {}, h("h3", {}, course), h("ol", {}, ...lessons2.map(drawLesson2))));
+  const list = h("div", {
+    class: "courses"
+  }, ...listed);
+  if (alone) return [
+    h("p", {
+      class: "muted"
+    }, progress),
+    list,
+    ...right ? [
+      drawForget(wb)
+    ] : []
+  ];
+  const summary = h("summary", {}, `${lessons.length} lessons, from one product to serving`);
+  if (right) summary.append(h("span", {
+    class: "muted"
+  }, ` ${progress}`));
+  const page2 = questions ? [
+    h("a", {
+      href: "?lessons"
+    }, "Lessons page")
+  ] : [];
+  return [
+    h("details", {}, summary, list),
+    ...page2
+  ];
+}
+var sum = (lessons, key) => lessons.reduce((all2, lesson) => all2 + lesson[key], 0);
+function drawLesson2({ title, link, right, questions }) {
+  if (!questions) return h("li", {}, link ? h("a", {
     href: link,
     target: "_blank",
     rel: "noopener noreferrer"
   }, `${title} \u2197`) : title);
-  const listed = courses.map(({ course, lessons }) => h("div", {}, h("h3", {}, course), h("ol", {}, ...lessons.map(drawn))));
-  return [
-    h("details", {}, h("summary", {}, `${count} lessons, from one product to serving`), h("div", {
-      class: "courses"
-    }, ...listed))
-  ];
+  const done = right === questions;
+  const text = done ? "\u2713 done" : right ? `${right} of ${questions}` : `${questions} questions`;
+  return h("li", {}, h("a", {
+    href: link
+  }, title), " ", h("span", {
+    class: done ? "good" : "muted"
+  }, text));
 }
+var drawForget = (wb) => h("details", {
+  class: "forget"
+}, h("summary", {}, "Reset progress"), h("p", {
+  class: "muted"
+}, "Deletes your answers to all lessons from this machine."), h("button", {
+  class: "btn",
+  type: "button",
+  data: {
+    focus: "forget lessons"
+  },
+  onclick: () => wb.send({
+    verb: "forget_lessons"
+  })
+}, "Delete all answers"));
 
 // workbench/widgets/static/zoo_picker.js
 function zooPicker(wb) {
@@ -8106,8 +8439,8 @@ function zooPicker(wb) {
   };
   const paint = painter(({ zoo, abouts }) => {
     texts.clear();
-    for (const each of zoo) {
-      texts.set(drawCard(wb, each, abouts[each.model]), `${each.key} ${each.size} ${abouts[each.model]}`.toLowerCase());
+    for (const entry of zoo) {
+      texts.set(drawCard(wb, entry, abouts[entry.model]), `${entry.key} ${entry.size} ${abouts[entry.model]}`.toLowerCase());
     }
     list.replaceChildren(...texts.keys());
     narrow();
@@ -8138,13 +8471,13 @@ var drawCard = (wb, card, about) => h("button", {
 }, card.size));
 
 // workbench/widgets/static/start.js
-var MOST_FILE2 = 1 << 20;
+var MAX_FILE_BYTES2 = 1 << 20;
 async function readStartFile(wb, file) {
   if (!file) return;
   wb.send({
     verb: "start_file",
     name: file.name,
-    text: file.size > MOST_FILE2 ? null : await file.text()
+    text: file.size > MAX_FILE_BYTES2 ? null : await file.text()
   });
 }
 function fileDrop(wb, panel) {
@@ -8239,7 +8572,7 @@ function machinesForm(wb) {
   }, "Sequence"), tokens), h("label", {
     class: "check"
   }, decode, h("span", {}, "Decoding step, not training")));
-  const ask = h("button", {
+  const submit = h("button", {
     class: "btn primary",
     type: "submit",
     data: {
@@ -8255,7 +8588,7 @@ function machinesForm(wb) {
     }
   }, h("div", {
     class: "line"
-  }, on, ask), list, quick, workload);
+  }, on, submit), list, quick, workload);
   const take = (text) => {
     on.value = text;
     sendAll();
@@ -8317,7 +8650,7 @@ function startSection(wb) {
   }), choices = h("div", {
     class: "model-choices"
   });
-  const functions = h("div", {
+  const inFolder = h("div", {
     class: "functions"
   }), answer = h("div", {
     class: "sizing"
@@ -8340,14 +8673,16 @@ function startSection(wb) {
       open: false
     })
   }, "Go to the board");
-  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), functions);
-  section.append(h("header", {}, h("h1", {}, "What do you want to shard?"), back), h("div", {
+  const title = h("h1", {});
+  const two = h("div", {
     class: "two-choices"
   }, h("div", {
     class: "start-step"
   }, h("h2", {}, "1 Model"), chosen, choices), h("div", {
     class: "start-step"
-  }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer)), h("footer", {}, recent, lessons));
+  }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer));
+  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), inFolder);
+  section.append(h("header", {}, title, back), two, h("footer", {}, recent, lessons));
   const paintChosen = painter((model) => {
     chosen.hidden = !model;
     choices.hidden = !!model;
@@ -8365,21 +8700,31 @@ function startSection(wb) {
     }, "Choose another");
     chosen.replaceChildren(h("b", {}, model.title), h("span", {
       class: "muted"
-    }, model.about), other);
+    }, ...withCode(model.about)), other);
     machines.on.focus({
       preventScroll: true
     });
   });
   const paintAnswer = painter((state) => keepingFocus(wb.root, answer, () => answer.replaceChildren(...state ? drawSizing(wb, state) : [])));
-  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+  const paintProblem = painter(({ failure, missing }) => problem.replaceChildren(...failure ? [
     h("div", {
       class: "told bad",
       role: "alert"
-    }, ...drawProblem(told).filter((each) => each !== null))
+    }, ...drawProblem(failure).filter((node) => node !== null))
+  ] : [], ...missing && !failure ? [
+    h("p", {
+      class: "muted",
+      role: "status"
+    }, missing)
   ] : []));
-  const paintFunctions = painter((state) => functions.replaceChildren(...drawFunctions(wb, state)));
+  const paintFolder = painter((state) => inFolder.replaceChildren(...drawConfigs(wb, state.configs), ...drawFunctions(wb, state.functions)));
   const paintRecent = painter((state) => recent.replaceChildren(...drawRecent(state)));
-  const paintLessons = painter((state) => lessons.replaceChildren(...drawLessons(state)));
+  const paintLessons = painter(({ courses, alone }) => {
+    two.hidden = recent.hidden = alone;
+    lessons.classList.toggle("alone", alone);
+    title.textContent = alone ? "Lessons" : "What do you want to shard?";
+    lessons.replaceChildren(...drawLessons(wb, courses, alone));
+  });
   const paint = (state, refusal, seq) => {
     const isOpen = Boolean(state?.open), opened = isOpen && section.hidden;
     section.hidden = !isOpen;
@@ -8391,11 +8736,18 @@ function startSection(wb) {
     });
     machines.paint(state);
     paintChosen(state.model);
-    paintFunctions(state.functions);
+    paintFolder({
+      configs: state.configs,
+      functions: state.functions
+    });
     paintRecent(state.recent);
-    paintLessons(state.lessons);
+    paintLessons({
+      courses: state.lessons,
+      alone: state.only_lessons
+    });
     paintProblem({
-      told: refusal ?? state.problem,
+      failure: refusal ?? state.problem,
+      missing: state.missing,
       seq
     });
     wait.paint(state.work);
@@ -8424,17 +8776,17 @@ function whySection(wb) {
     class: "words muted",
     hidden: true
   });
-  const shut = () => {
+  const hide = () => {
     const asker = wb.asker;
     wb.asker = null;
     wb.send({
       verb: "why",
       of: ""
     });
-    const again = asker && all(wb.root, "[data-focus]").find((each) => [
+    const again = asker && all(wb.root, "[data-focus]").find((element) => [
       `why ${asker.of}`,
       asker.focus.dataset.focus
-    ].includes(each.dataset.focus));
+    ].includes(element.dataset.focus));
     (again ?? wb.root).focus({
       preventScroll: true
     });
@@ -8443,7 +8795,7 @@ function whySection(wb) {
     class: "more close",
     type: "button",
     ariaLabel: "Close the answer",
-    onclick: shut
+    onclick: hide
   }, "\xD7");
   const section = h("aside", {
     class: "whypanel",
@@ -8452,7 +8804,7 @@ function whySection(wb) {
     onkeydown: (event) => {
       if (event.key === "Escape") {
         event.preventDefault();
-        shut();
+        hide();
       }
     }
   }, h("header", {}, title, close), h("div", {
@@ -8493,16 +8845,19 @@ function mount(model, el) {
     ariaLive: "assertive",
     role: "status"
   });
-  const silent = h("div", {
+  const noAnswer = h("div", {
     class: "note warn",
     hidden: true
   }, "No answer from the server for 10 s");
   const card = h("div", {
     class: "card"
   });
-  root.append(card, live);
   const box = outbox(model, root);
   const wb = makeWb(root, card, live, box, model.library, BLOCK_DRAWERS);
+  const lesson = lessonSection(wb);
+  root.append(h("div", {
+    class: "with-lesson"
+  }, lesson.section, card), live);
   const head = h("header", {
     class: "head"
   });
@@ -8519,7 +8874,7 @@ function mount(model, el) {
   const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
   const start = startSection(wb), strip = modelStrip(wb);
-  card.append(start.section, head, strip.section, figures, files.notice, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
+  card.append(start.section, head, strip.section, figures, files.notice, standing, noAnswer, exercise.section, board.section, files.section, history.section, alarms, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "inspector"
@@ -8530,8 +8885,9 @@ function mount(model, el) {
   const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
   const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
   const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
+  const stop = new AbortController();
   let said = "";
-  wb.paint = () => {
+  wb.paint = paintAfterPress(root, () => {
     if (wb.dragging) {
       wb.whileDragging?.(model.get("table"));
       return;
@@ -8576,6 +8932,8 @@ function mount(model, el) {
       refusal: aboutIt,
       seq: aboutIt ? seq : 0
     });
+    lesson.paint(state.lesson ?? null, state.lesson_blocks ?? [], state.exercise);
+    root.dataset.predicting = String(state.exercise?.predicting ?? false);
     paintFigures(state.figures);
     paintStanding(state.standing);
     root.dataset.settling = `${state.standing.settling}`;
@@ -8625,12 +8983,12 @@ function mount(model, el) {
     markChosen(wb, state.selected ?? "", relinked);
     markColleagues(wb, model.get("colleagues") ?? []);
     lines.paint(source ?? null);
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
     followTour(wb, layout);
     root.dataset.answered = `${state.answer.seq}`;
-  };
+  }, stop.signal);
   const onBoard = () => {
     box.answered(model.get("board").answer);
     wb.paint();
@@ -8655,22 +9013,21 @@ function mount(model, el) {
     "change:board": onBoard,
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
-    "change:theme": () => dress(),
+    "change:theme": () => applyTheme(),
     "change:colleagues": () => markColleagues(wb, model.get("colleagues") ?? [])
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
+  const applyTheme = makeTheme(wb, model, stop.signal);
   document.addEventListener("pointerdown", (event) => {
     const path = event.composedPath();
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
-    if (wb.held && !path.some((each) => each instanceof Element && each.matches(".zone, .droptarget, .dim"))) release(wb);
+    if (wb.held && !path.some((element) => element instanceof Element && element.matches(".zone, .droptarget, .dim"))) release(wb);
   }, {
     signal: stop.signal
   });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
   new MutationObserver(() => {
-    silent.hidden = root.dataset.silent !== "true";
+    noAnswer.hidden = root.dataset.silent !== "true";
   }).observe(root, {
     attributes: true,
     attributeFilter: [
@@ -8681,7 +9038,7 @@ function mount(model, el) {
   makeBoxesPickable(wb);
   makePicturesOpen(wb);
   wb.subscribe("selected", () => markCharts(wb));
-  dress();
+  applyTheme();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
   firstTour(wb, model);
@@ -8709,12 +9066,12 @@ function withChange(before, change) {
   ] : {
     ...before
   };
-  for (const [key, each] of Object.entries(change)) after[key] = withChange(before[key], each);
+  for (const [key, part2] of Object.entries(change)) after[key] = withChange(before[key], part2);
   return after;
 }
 function withParts(model) {
   const known = {};
-  const heard = {};
+  const byEvent = {};
   const part2 = (name) => {
     const text = model.get(name);
     if (typeof text !== "string") return text;
@@ -8732,7 +9089,7 @@ function withParts(model) {
     if (before.edition === of) {
       known[name].state = withChange(before, by);
       for (const listener of [
-        ...heard[name] ?? []
+        ...byEvent[name] ?? []
       ]) listener();
     } else if (before.edition < of) {
       model.set("gesture", {
@@ -8743,7 +9100,7 @@ function withParts(model) {
   };
   model.on("change:changes", take);
   take();
-  const listeners = (event) => heard[event.replace("change:", "")] ??= /* @__PURE__ */ new Set();
+  const listeners = (event) => byEvent[event.replace("change:", "")] ??= /* @__PURE__ */ new Set();
   return {
     get: (name) => PARTS.includes(name) ? part2(name) : model.get(name),
     set: (name, value) => model.set(name, value),

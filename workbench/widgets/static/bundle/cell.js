@@ -15,21 +15,21 @@ function importing(version, text) {
 }
 function withParts(model) {
   const parts = {};
-  const heard = {};
-  const own = (event) => PARTS.includes(event.replace("change:", ""));
-  const listeners = (event) => heard[event] ??= /* @__PURE__ */ new Set();
+  const byEvent = {};
+  const isPart = (event) => PARTS.includes(event.replace("change:", ""));
+  const listeners = (event) => byEvent[event] ??= /* @__PURE__ */ new Set();
   const waiting = [];
   return {
     parts,
-    take(found) {
-      Object.assign(parts, found);
-      for (const name of Object.keys(found)) for (const listener of [...listeners(`change:${name}`)]) listener();
+    take(received) {
+      Object.assign(parts, received);
+      for (const name of Object.keys(received)) for (const listener of [...listeners(`change:${name}`)]) listener();
     },
     get: (name) => PARTS.includes(name) ? parts[name] : model.get(name),
     set: (name, value) => model.set(name, value),
     save_changes: () => model.save_changes(),
-    on: (event, listener) => own(event) ? listeners(event).add(listener) : model.on(event, listener),
-    off: (event, listener) => own(event) ? listeners(event).delete(listener) : model.off(event, listener),
+    on: (event, listener) => isPart(event) ? listeners(event).add(listener) : model.on(event, listener),
+    off: (event, listener) => isPart(event) ? listeners(event).delete(listener) : model.off(event, listener),
     library: () => new Promise((done) => {
       waiting.push(done);
       model.send({ want: "library" });
@@ -38,14 +38,14 @@ function withParts(model) {
   };
 }
 var edits = (count) => `${count} edit${count === 1 ? "" : "s"}`;
-function keeping(model, el, place) {
+function connectStorage(model, el, place) {
   const line = document.createElement("div");
   line.className = "wb-kept";
   line.setAttribute("role", "status");
   line.setAttribute("style", "display:flex;flex-wrap:wrap;align-items:center;gap:4px 8px;font:12px/20px system-ui,sans-serif;padding:2px");
   let replace = null;
   const show = (words, buttons = {}) => {
-    const made = Object.entries(buttons).map(([label, act]) => {
+    const elements = Object.entries(buttons).map(([label, act]) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = label;
@@ -54,7 +54,7 @@ function keeping(model, el, place) {
       return button;
     });
     el.prepend(line);
-    line.replaceChildren(words, ...made);
+    line.replaceChildren(words, ...elements);
   };
   const tell = (name, detail) => el.dispatchEvent(new CustomEvent(`sharding-workbench:${name}`, { detail, bubbles: true, composed: true }));
   const write = () => {
@@ -70,13 +70,13 @@ function keeping(model, el, place) {
     });
     if (!replace) show("Only JupyterLab with the workbench's extension can write to the cell: bench.plan has the edits.");
   };
-  const gone = () => {
+  const onKernelLost = () => {
     place.inert = true;
     place.setAttribute("style", "opacity:.45;filter:grayscale(1)");
     line.setAttribute("role", "alert");
     show("The kernel of this board is gone. Run the cell again: its edits are kept in the notebook.");
   };
-  model.on("comm_live_update", gone);
+  model.on("comm_live_update", onKernelLost);
   return {
     /** @param {Keeping} said */
     hear({ kept, offer, code, problem }) {
@@ -100,12 +100,12 @@ function keeping(model, el, place) {
       }
       if (problem) show(problem);
     },
-    /** The board is on the page: the notebook may have stored edits of the cell. */
+    /** The notebook may hold saved edits of the cell. */
     drawn() {
       tell("drawn", { offer: (record) => model.send({ want: "offer", record }) });
     },
     close() {
-      model.off("comm_live_update", gone);
+      model.off("comm_live_update", onKernelLost);
     }
   };
 }
@@ -113,7 +113,7 @@ function render({ model, el }) {
   const place = document.createElement("div");
   place.innerHTML = String(model.get("picture"));
   el.append(place);
-  const shown = withParts(model), notice = keeping(model, el, place);
+  const shown = withParts(model), notice = connectStorage(model, el, place);
   let closed = false, drawn = false, close = () => {
   };
   const hear = async ({ module, parts, failure, library, ...kept }) => {

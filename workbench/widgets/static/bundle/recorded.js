@@ -1,31 +1,31 @@
 // workbench/widgets/static/recorded.js
 var OUTSIDE = "This recording does not include that action.";
 var moveKey = (fields, gesture) => [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
-function openedIn(shown, open) {
+function openTabs(shown, open) {
   const tabs = shown.tabs.map((tab) => ({ ...tab, open: tab.key === open }));
   const view = tabs.find((tab) => tab.open)?.view;
-  return { tabs, views: shown.views.map((each) => ({ ...each, open: each.key === view, opens: each.key === view ? open : each.opens })) };
+  return { tabs, views: shown.views.map((item) => ({ ...item, open: item.key === view, opens: item.key === view ? open : item.opens })) };
 }
-function reader({ pool }) {
+function poolReader({ pool }) {
   const known = /* @__PURE__ */ new Map();
-  const whole = (value) => value && typeof value === "object" && "$" in value ? read(value.$) : value;
+  const resolve = (value) => value && typeof value === "object" && "$" in value ? read(value.$) : value;
   const read = (number) => {
     if (!known.has(number)) {
       const kept = (
         /** @type {any} */
         pool[number]
       );
-      const made = Array.isArray(kept) ? kept.map(whole) : kept && typeof kept === "object" ? Object.fromEntries(Object.entries(kept).map(([key, each]) => [key, whole(each)])) : kept;
-      known.set(number, made);
+      const built = Array.isArray(kept) ? kept.map(resolve) : kept && typeof kept === "object" ? Object.fromEntries(Object.entries(kept).map(([key, part]) => [key, resolve(part)])) : kept;
+      known.set(number, built);
     }
     return known.get(number);
   };
   return read;
 }
 function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
-  const read = reader(recording);
+  const read = poolReader(recording);
   const assembled = (part) => Object.fromEntries(Object.entries(part).map(([key, number]) => [key, read(number)]));
-  const heard = {};
+  const byEvent = {};
   let now = {
     state: 0,
     shown: null,
@@ -44,17 +44,17 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     []
   );
   let answer = { view: "", seq: 0 };
-  let given = null;
+  let pending = null;
   const go = (next) => {
     before.push(now);
     undone.length = 0;
     now = next;
   };
   const move = (gesture) => {
-    const found = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
-    if (found === void 0) return refuse(gesture);
-    if (found.refusal !== void 0) now.refusal = read(found.refusal);
-    else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
+    const move2 = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
+    if (move2 === void 0) return refuse(gesture);
+    if (move2.refusal !== void 0) now.refusal = read(move2.refusal);
+    else go({ ...now, state: move2.to, shown: move2.shown, why: "", checked: false });
   };
   const refuse = (gesture) => {
     now.refusal = { zone: gesture.target ?? gesture.zone ?? gesture.axis ?? "tools", message: OUTSIDE, ways_out: ways };
@@ -110,7 +110,7 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
         said: now.refusal ? OUTSIDE : shown.said,
         selected: now.selected,
         taken: null,
-        ...openedIn(
+        ...openTabs(
           /** @type {any} */
           shown,
           now.tab
@@ -133,15 +133,15 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     },
     live: () => ({ ...assembled(recording.states[now.state].live), can_run: false, told: 0 })
   };
-  const fire = (name) => {
-    for (const listener of [...heard[`change:${name}`] ?? []]) listener();
+  const notify = (name) => {
+    for (const listener of [...byEvent[`change:${name}`] ?? []]) listener();
   };
   const hear = (gesture) => {
     if (gesture.ahead || gesture.again) return;
     now = { ...now, refusal: null };
     (answers[gesture.verb] ?? refuse)(gesture);
     answer = { view: gesture.view, seq: gesture.seq };
-    for (const name of Object.keys(parts)) fire(name);
+    for (const name of Object.keys(parts)) notify(name);
   };
   return {
     get: (name) => name in parts ? parts[
@@ -149,20 +149,20 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
       name
     ]() : name === "theme" ? theme() : void 0,
     set: (name, value) => {
-      if (name === "gesture") given = /** @type {Gesture} */
+      if (name === "gesture") pending = /** @type {Gesture} */
       value;
     },
     save_changes: () => {
-      const gesture = given;
-      given = null;
+      const gesture = pending;
+      pending = null;
       if (gesture) setTimeout(() => hear(
         /** @type {Sent} */
         gesture
       ), 0);
     },
-    on: (event, listener) => void (heard[event] ??= /* @__PURE__ */ new Set()).add(listener),
-    off: (event, listener) => void heard[event]?.delete(listener),
-    dress: () => fire("theme")
+    on: (event, listener) => void (byEvent[event] ??= /* @__PURE__ */ new Set()).add(listener),
+    off: (event, listener) => void byEvent[event]?.delete(listener),
+    dress: () => notify("theme")
   };
 }
 async function unpack(packed) {
@@ -184,9 +184,9 @@ var page = (
   /** @type {Document | undefined} */
   globalThis.document
 );
-for (const each of page?.querySelectorAll?.(".recorded-board") ?? []) show(
+for (const element of page?.querySelectorAll?.(".recorded-board") ?? []) show(
   /** @type {HTMLElement} */
-  each
+  element
 );
 export {
   recordedModel

@@ -1,26 +1,26 @@
-/** What the parts of a drawn board share, and what they are handed. Nothing here comes from Python; that is in the other files. */
+/** Types that the parts of a board share. Data published by Python is typed in the other files. */
 
 import type { BoardState, Chip, Hardware, LiveState, Previews, Reasons, Refusal, TableState, Tools, TracedAs } from "./states.d.ts";
 import type { BlockDrawers } from "./table_cells.d.ts";
 import type { FleetBoard, FleetLive, FleetTable } from "./fleet.d.ts";
 
-/** What is sent to Python: a verb and what it is about. */
+/** A message to Python: a verb and its arguments. */
 export interface Gesture {
   verb: string;
   [field: string]: unknown;
 }
 
-/** A gesture on its way: from which view, and the how manyth of it. */
+/** A queued gesture, with its view and its sequence number. */
 export type Sent = Gesture & { view: string; seq: number };
 
-/** The model as both hosts have it. */
+/** The model interface that both hosts implement. */
 export interface Model {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
   save_changes(): void;
   on(event: string, listener: Listener): void;
   off(event: string, listener: Listener): void;
-  /** Of a notebook: the script of BokehJS, which a served page has already. */
+  /** Notebooks only: loads the BokehJS script, which served pages include. */
   library?(): Promise<string>;
 }
 /** A notebook's model, which also sends messages. */
@@ -29,12 +29,14 @@ export interface CellModel extends Model {
 }
 export type Listener = (...told: never[]) => unknown;
 
-/** Somebody else in the room: the path that they selected, and the dimension in their hand; empty for none. */
+/** Another user in the room: the path they selected and the dimension they hold; empty for none. */
 export interface Colleague {
   name: string;
   colour: string;
   selected: string;
   hand: string;
+  /** The dimension that the room's last edit moved, if it was theirs. */
+  moved: string;
 }
 interface Traits {
   colleagues?: Colleague[];
@@ -59,10 +61,10 @@ export interface TypedModel<T> extends Model {
 }
 export type PlanModel = TypedModel<PlanTraits>;
 export type FleetModel = TypedModel<FleetTraits>;
-/** Whichever of the two: what they have in common. */
+/** The common interface of both models. */
 export type AnyModel = PlanModel | FleetModel;
 
-/** A chip of the tables: where it may go is asked of Python when it is taken. */
+/** A chip in a table: its legal targets are requested from Python when it is picked up. */
 export interface LazyChip {
   lazy: true;
   key: string;
@@ -76,26 +78,26 @@ export interface LazyChip {
   nameless: boolean;
   illegal: Reasons;
 }
-/** A chip of the board, or one of the tables. */
+/** A chip of the board or of a table. */
 export type AnyChip = (Chip & { lazy?: undefined; nameless?: undefined }) | LazyChip;
 
 /** The chip in hand. */
 export interface Held {
   chip: AnyChip;
   by: "pointer" | "keyboard" | "click";
-  /** The mesh axis under the hand, `""` for unsharded, `null` for nowhere. */
+  /** The target mesh axis, `""` for unsharded, `null` outside all zones. */
   target: string | null;
   add: boolean;
   only: boolean;
 }
 
-/** A menu, or a meaning, that is open, and what it hangs on. */
+/** An open menu or glossary entry, with its anchor. */
 export interface OpenMenu {
   element: HTMLElement;
   anchor: Marked;
 }
 
-/** A menu that Python was asked for. */
+/** A menu requested from Python. */
 export interface Asked {
   key: string;
   anchor: Marked;
@@ -109,41 +111,41 @@ export interface Tour {
   layout: string | undefined;
 }
 
-/** By which column a table is sorted: 1 ascending, -1 descending. */
+/** The sorted column of a table: 1 ascending, -1 descending. */
 export interface Sorting {
   column: number;
   sign: number;
 }
 
-/** What happens on a board, and what those who listen are told of it. */
+/** The events of a board, with their payloads. */
 export interface BoardEvents {
-  /** A chip of the board was let go over another axis; Python has not answered yet. */
+  /** A chip was dropped on another axis; Python has not answered yet. */
   dropped: { chip: Chip; axis: string; add: boolean };
-  /** Something else is selected than before. */
+  /** The selection has changed. */
   selected: string;
-  /** A mark of a picture that opens something was chosen. */
+  /** A picture mark with a link was activated. */
   opened: Marked;
-  /** A row or a mark was chosen. */
+  /** A row or a mark was activated. */
   picked: Marked;
 }
 
-/** One board on the page: its elements, what is in the hand, and how to reach Python. */
+/** One board on the page: its elements, the chip in hand and the connection to Python. */
 export interface Wb {
   root: HTMLElement;
   card: HTMLElement;
-  /** Names this sight of the board in every gesture. */
+  /** Identifies this view of the board in every gesture. */
   view: string;
   send(gesture: Gesture): void;
-  /** Tells Python what may be sent next; nothing answers. */
+  /** Announces a likely gesture to Python; there is no answer. */
   expect(gesture: Gesture): void;
-  /** Asks a notebook's kernel for the script of BokehJS. */
+  /** Requests the BokehJS script from a notebook's kernel. */
   library: (() => Promise<string>) | undefined;
-  /** What its blocks show; `null` where it has none. */
+  /** The drawers of block content; `null` if there are none. */
   drawers: BlockDrawers | null;
-  /** For a screen reader. */
+  /** Announces text to screen readers. */
   say(words: string): void;
   paint(): void;
-  /** Tells all who listen, and says whether one of them has done what is to be done: whether one answered `true`. */
+  /** Calls all subscribers; returns whether any of them handled the event by returning `true`. */
   publish<E extends keyof BoardEvents>(event: E, what: BoardEvents[E]): boolean;
   subscribe<E extends keyof BoardEvents>(event: E, listener: (what: BoardEvents[E]) => boolean | void): void;
   turnTheme(): void;
@@ -151,26 +153,24 @@ export interface Wb {
   theme: string;
 
   held: Held | null;
-  /** While it is so, nothing is painted: a repaint would end the pointer's capture. */
+  /** While true, nothing is painted: a repaint would end the pointer capture. */
   dragging: boolean;
   whileDragging: ((table: TableState) => void) | null;
-  /** A drop on its way stays where the hand put it. */
+  /** A pending drop stays where the user put it. */
   optimistic: boolean;
-  /** The same of a boundary between stages. */
+  /** The same for a boundary between stages. */
   placed: boolean;
-  /** Whether a drop on a row changes that row alone. */
+  /** Whether a drop on a row changes only that row. */
   only: boolean;
   foreseeing: number | undefined;
-  /** What the drops of the chip in hand would do, as far as Python has said. */
+  /** Previews of drops of the chip in hand that Python has sent. */
   previews: Previews | null;
-  /** For which chip and keys that was asked. */
-  previewed: string;
 
   board: HTMLElement;
   chips: Map<string, Chip>;
-  /** The mesh axes, `""` before them. */
+  /** The mesh axes, preceded by `""`. */
   axes: string[];
-  /** The place that takes the focus after the next paint. */
+  /** The element to focus after the next paint. */
   wanted: string | null;
 
   menu: OpenMenu | null;
@@ -179,15 +179,15 @@ export interface Wb {
   tour: Tour | null;
   layout: string | undefined;
   selected: string;
-  /** What comes from the line that is selected. */
+  /** The paths produced by the selected line. */
   linked: Set<string>;
   sorts: Map<string, Sorting>;
   wholeLayout: boolean;
-  /** The tab that the focus goes to once it is open: its row, and what it opens. */
+  /** The tab to focus once it is open: its row and its key. */
   focusTab: string;
 }
 
-/** The queue of gestures. */
+/** The gesture queue. */
 export interface Outbox {
   view: string;
   begin(): void;
@@ -198,7 +198,7 @@ export interface Outbox {
   close(): void;
 }
 
-/** What was on its way when the connection was cut. */
+/** The gestures pending when the connection was lost. */
 export interface Kept {
   view: string;
   seq: number;
@@ -208,7 +208,7 @@ export interface Kept {
   at: number;
 }
 
-/** What an element may be made with: `class`, `data`, handlers, properties, attributes. */
+/** Arguments of `h`: `class`, `data`, handlers, properties, attributes. */
 export interface Props {
   class?: string;
   data?: Record<string, string | number | boolean | null | undefined>;
@@ -225,13 +225,13 @@ export interface Props {
 }
 export type Kid = Node | string | null | undefined;
 
-/** A painter: it draws when what it is told differs from what it was told last. */
+/** A painter, which draws only when its state has changed. */
 export type Paint<T> = (state: T, force?: boolean) => void;
 
 /** A row, or a mark of a picture. */
 export type Marked = HTMLElement | SVGElement;
 
-/** What the head of a plan's card shows. */
+/** The state of a plan's card header. */
 export interface HeadState {
   name: string;
   mesh: string;

@@ -1,4 +1,4 @@
-/** Charts as Python tells them (`visualize/charts`), and the little of BokehJS that is used of them. */
+/** Charts published by Python (`visualize/charts`), and the part of BokehJS that they use. */
 
 /** Columns of a data source. */
 export type Columns = Record<string, unknown[]>;
@@ -8,18 +8,18 @@ export interface Lane {
   colour: string;
   bottom: number;
   top: number;
-  /** Where its times are from. */
+  /** The tier of its times. */
   tier: string;
-  /** The tier that has the same spans. */
+  /** The tier with the same spans. */
   other: string;
-  /** Seconds that are 1 on the x axis where tiers have scales of their own; 0 where there is no other scale. */
+  /** Seconds per x-axis unit when tiers have their own scales; 0 if there is no other scale. */
   own: number;
-  /** The opacity of them all. */
+  /** The opacity of all its spans. */
   weight: number;
 }
-/** What spans of one kind have in common; a colour where it is not that of the lane, a group where it is not their number. */
+/** Properties of spans of one kind; a colour if it differs from the lane's, a group if it is not their number. */
 export type SpanStyle = [label: string, title: string, subject: string, weight: number, colour: string, group: string];
-/** Spans as they are sent: arrays in base64. Of several parts those after the first have its styles. */
+/** Spans as sent: arrays in base64. Parts after the first use its styles. */
 export interface SentSpans {
   lanes: Lane[];
   styles: SpanStyle[];
@@ -32,7 +32,7 @@ export interface SentSpans {
   shares: string | null;
   hatched: string;
 }
-/** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, by their start. */
+/** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, sorted by start. */
 export interface Spans {
   lanes: Lane[];
   styles: SpanStyle[];
@@ -41,21 +41,21 @@ export interface Spans {
   seconds: Float32Array;
   kinds: Uint32Array;
   unit: number;
-  /** What stands for `{number}` in their labels and titles, or -1. */
+  /** The value of `{number}` in labels and titles, or -1. */
   numbers: Int32Array | null;
-  /** How much of each is hatched, from its start; `hatched` says what that is. */
+  /** The hatched fraction of each span, from its start; `hatched` names its meaning. */
   shares: Float32Array | null;
   hatched: string;
-  /** Whether each tier is drawn on a scale of its own. */
+  /** Whether each tier is drawn on its own scale. */
   own: boolean;
 }
-/** What of spans is seen: a part of the x axis on so many pixels. */
+/** The visible window: a range of the x axis and its width in pixels. */
 export interface Window {
   from: number;
   to: number;
   width: number;
 }
-/** Blocks that are drawn: of one span, or of neighbours too narrow to be seen alone, of which `spans` is the longest. */
+/** Drawn blocks: one span, or several merged narrow ones, of which `span` is the longest. */
 export interface Blocks {
   left: number[];
   right: number[];
@@ -69,14 +69,14 @@ export interface Blocks {
 export interface ChartState {
   item: unknown;
   version: string;
-  /** The same for all charts that the same empty figure is of. */
+  /** Equal for all charts of the same empty figure. */
   id: string;
   sources: Record<string, Columns>;
   ranges: Record<"x" | "y", [number, number]>;
   properties: Record<string, Record<string, unknown>>;
   key: [colour: string, name: string, hatched: boolean][];
   across: string;
-  /** Whether tiers far from each other are drawn on scales of their own until somebody says otherwise. */
+  /** Whether tiers with very different times default to their own scales. */
   rescales: boolean;
   spans: SentSpans[];
 }
@@ -85,7 +85,7 @@ interface Signal {
   connect(slot: () => void): boolean;
   emit(): void;
 }
-/** Any model of Bokeh: of these each has some. */
+/** Any Bokeh model; each has some of these properties. */
 export interface BokehModel {
   name: string | null;
   change: Signal;
@@ -124,34 +124,34 @@ export interface BokehModule {
   embed: { embed_item(item: unknown, target: HTMLElement): Promise<{ roots: Iterable<BokehView> }> };
 }
 
-/** A chart in its place. */
+/** A chart on the page. */
 export interface ShownChart {
   element: HTMLElement;
-  /** As it was sent, and as it is shown: on which scale. */
+  /** The state as sent, and as shown with its scale. */
   sent: ChartState;
   state: ChartState;
-  /** Whether what was measured has a scale of its own; null until somebody says. */
+  /** Whether measured times have their own scale; null until the user decides. */
   own: boolean | null;
   bokeh: BokehModule;
   view: BokehView | null;
   doc: BokehDocument | null;
   spans: Spans | null;
-  /** What of them is drawn: the part of the axis, and its blocks. */
+  /** The drawn range and its blocks. */
   drawn: Window | null;
   blocks: Blocks | null;
-  /** The mark that the keyboard is at; of a timeline the span. */
+  /** The mark at the keyboard position; in a timeline, the span. */
   at: number;
-  /** The group of the span under the pointer or the keyboard, of which all others stand back; or none. */
+  /** The highlighted group, under the pointer or the keyboard; all others are dimmed. */
   group: string;
-  /** While it is walked by key the pointer that rests on it points at nothing. */
+  /** Whether keyboard navigation is active, which disables hover. */
   keyed: boolean;
-  /** While it marks what is chosen itself, nothing was tapped. */
+  /** Set while the board marks the selection, to ignore tap events. */
   marking: boolean;
-  /** Its own height, and that of the place it has over the whole window, else 0. */
+  /** Default height, and height of the full-window container, or 0. */
   height: number;
   room: number;
   frame: number;
-  /** When names were placed last, while it moves. */
+  /** The time of the last label layout during a pan. */
   named?: number;
   timer: number;
   act(index: number): void;

@@ -1,4 +1,4 @@
-/** The parts of a fleet's board as Python publishes them: `forecast_state.py`, `fleet_run_panel.py`. */
+/** The parts of a fleet's board published by `forecast_state.py` and `fleet_run_panel.py`. */
 
 import type { ChartState } from "./chart.d.ts";
 import type { Answer, Refusal, Toned, Work } from "./states.d.ts";
@@ -9,12 +9,12 @@ export interface FleetControls {
   policies: { name: string; about: string; text: string }[];
   memory: string;
   devices: string;
-  /** As it is written, `8 H100`; empty for what is attached. */
+  /** As typed, e.g. `8 H100`; empty for attached devices. */
   hardware: string;
   planned_for: string;
   fewer: boolean;
   more: boolean;
-  /** Fields whose text was refused. */
+  /** Fields whose text was rejected. */
   wrong: string[];
   room: string;
 }
@@ -79,7 +79,7 @@ export interface FleetBoard {
   told: unknown;
 }
 
-/** The schedule that is predicted, and a note on how it is drawn. */
+/** The predicted schedule, with a note on how it is drawn. */
 export type FleetTimeline = Pick<Block, "picture" | "note"> & { devices: number; of: string };
 export interface FleetTable {
   tab?: undefined;
@@ -100,7 +100,7 @@ export interface LossLine {
   key: string;
   number: string;
   colour: number;
-  /** The colours begin again. */
+  /** The colours repeat. */
   again: boolean;
   points: [number, number][];
   told: string[];
@@ -120,7 +120,7 @@ export interface FleetLive extends Work {
   models: Record<string, ModelLive>;
   losses: Losses | null;
   away: number[];
-  /** What has run adds to the chart of the schedule: its spans come behind those, its other parts instead of them. */
+  /** The executed part of the schedule's chart: its spans are appended, its other parts replace those of the chart. */
   ran: (Pick<ChartState, "spans" | "sources" | "ranges" | "properties" | "key"> & { of: string }) | null;
   stale: string;
   told: unknown;

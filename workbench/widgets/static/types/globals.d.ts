@@ -4,9 +4,9 @@ import type { Model } from "./board_context.d.ts";
 import type { Glossary } from "./states.d.ts";
 
 declare global {
-  /** What Python hands over: the style sheets and the glossary. */
+  /** Constants from Python: the style sheets and the glossary. */
   const GIVEN: { style: string; glossary: Glossary };
-  /** Of the board's module; and the names of its parts. */
+  /** The version of the board's module, and the names of its parts. */
   const VERSION: string;
   const PARTS: string[];
   /** The board's module, for a page of recordings. */

@@ -1,4 +1,4 @@
-/** The tab Pipeline as Python tells it: `stage_board.py`. */
+/** The Pipeline tab, published by `stage_board.py`. */
 
 import type { Problem } from "./states.d.ts";
 import type { Block } from "./table_cells.d.ts";
@@ -45,7 +45,7 @@ export interface StageHead {
 }
 export interface StageBoard {
   blocks: StageBlock[];
-  /** Of each piece but the first, the place of its first block. */
+  /** The first block of each piece but the first. */
   starts: number[];
   stages: number;
   chunks: number;
@@ -60,7 +60,7 @@ export interface Invitation {
   about: string;
   problem: Problem | null;
   button: string | null;
-  /** Ways to choose among where the hardware has no devices to spare; then there is no one button. */
+  /** Options if the hardware has no spare devices; then there is no single button. */
   choices: { value: string; label: string; note: string }[];
 }
 export interface BrokenPipeline {
@@ -78,12 +78,12 @@ export interface PipelineState {
 }
 export type PipelineTab = Invitation | BrokenPipeline | PipelineState;
 
-/** Neighbouring blocks that are drawn as one where they are too low for a name of their own. */
+/** Neighbouring blocks merged because they are too low for labels. */
 export interface Run {
   low: boolean;
   blocks: StageBlock[];
 }
-/** A boundary that is being dragged: where its piece begins and may begin, and what is done with it. */
+/** A boundary being dragged: its start, its legal range and its handlers. */
 export interface BoundaryInHand {
   piece: number;
   state: StageBoard;

@@ -1,8 +1,8 @@
-/** The start panel and the strip of the model's sizes, as Python publishes them in `board`. */
+/** The start panel and the model size strip, published in `board`. */
 
 import type { Problem } from "./states.d.ts";
 
-/** Work under way, and for how long when this was published. */
+/** Work in progress, and its age when this was published. */
 export interface Waiting {
   phase: string;
   seconds: number;
@@ -17,9 +17,9 @@ export interface FolderFunction {
   key: string;
   builder: boolean;
   allowed: boolean;
-  /** How the server is started so that it is allowed. */
+  /** The command that starts the server with this module allowed. */
   command: string;
-  /** What a loss still needs. */
+  /** The code that turns a loss into a plan. */
   lines: string;
 }
 export interface LayoutRow {
@@ -46,11 +46,16 @@ export interface OpenStart {
   work: Waiting | null;
   answer: SizingAnswer | null;
   problem: Problem | null;
+  /** What a question still needs; empty if nothing. */
+  missing: string;
   zoo: ZooCard[];
   abouts: Record<string, string>;
   functions: FolderFunction[];
+  configs: { key: string; about: string }[];
   recent: { label: string; link: string }[];
-  lessons: { course: string; lessons: { title: string; link: string }[] }[];
+  /** Lessons opened by this server, with their questions and correct answers. */
+  lessons: { course: string; lessons: { title: string; link: string; right: number; questions: number }[] }[];
+  only_lessons: boolean;
 }
 export type StartState = OpenStart | { open: false };
 
@@ -59,7 +64,7 @@ export interface SizeField {
   kind: "number" | "choice" | "flag" | "text";
   value: string;
   options: string[];
-  /** Where a slider stops; empty for a size without one. */
+  /** The stops of the slider; empty for a size without one. */
   stops: string[];
   hint: string;
 }

@@ -1,6 +1,7 @@
-/** The parts of a plan's board as Python publishes them: `board`, `table`, `live`. */
+/** The parts of a plan's board: `board`, `table` and `live`. */
 
 import type { ModelState, StartState } from "./start.d.ts";
+import type { LessonBlock, LessonState } from "./lesson.d.ts";
 import type { Block, Mark, MenuEntry, MenuItem } from "./table_cells.d.ts";
 
 export interface Answer {
@@ -11,20 +12,20 @@ export interface Problem {
   message: string;
   ways_out: string[];
 }
-/** What a drop of the chip in hand would do, by zone; `key` is that of the request. */
+/** The previews of a drop of the chip in hand, by zone; `key` is that of the request. */
 export interface Previews {
   key: string;
   zones: Record<string, { note: string; tone: string; changes: { label: string; text: string; tone: string; note: string }[] }>;
 }
 export interface Refusal extends Problem {
   zone: string;
-  /** Edits that do what was wanted in another way. */
+  /** Edits that achieve the same goal. */
   edits?: string[];
 }
 
-/** Why a chip may not be dropped on an axis: moved there, or split over it as well. */
+/** Why a chip may not be dropped on an axis: by a move, or by adding the axis. */
 export type Barred = Record<string, { move?: string; add?: string }>;
-/** The same for a drop that edits the rule, and for one of this tensor alone. */
+/** The same for a drop that edits the rule, and for one on this tensor alone. */
 export interface Reasons {
   rule: Barred;
   only: Barred;
@@ -42,7 +43,7 @@ export interface Chip {
   menu: MenuEntry[];
 }
 export interface Zone {
-  /** `""` is the place of what is not split. */
+  /** `""` is the zone of unsharded dimensions. */
   axis: string;
   title: string;
   colour: number | null;
@@ -51,14 +52,14 @@ export interface Zone {
   chips: Chip[];
   menu: MenuEntry[];
 }
-/** A zone as the row of targets over a table shows it. */
+/** A zone in the row of drop targets above a table. */
 export type Target = Pick<Zone, "axis" | "title" | "colour" | "size">;
 export interface DeviceCount {
   text: string;
   tone: string;
   title: string;
 }
-/** The tier a figure is of; empty where none is told. */
+/** The tier of a figure; empty if not shown. */
 export interface TierMark {
   key?: string;
   label?: string;
@@ -104,7 +105,7 @@ export interface Alarm {
   message: string;
   edits: string[];
 }
-/** How the program is traced. */
+/** Tracing options of the program. */
 export interface TracedAs {
   zone: string;
   options: { key: string; label: string; value: string; title: string; menu: MenuItem[] }[];
@@ -118,7 +119,7 @@ export interface Hardware {
   example: string;
   facts: string;
   title: string;
-  /** Of a plan without hardware: the attached devices, offered or in use. */
+  /** For a plan without hardware: the attached devices, offered or in use. */
   attached: { text: string; button: string | null; busy: boolean } | null;
   shapes: MenuItem[];
   problem: string;
@@ -134,7 +135,7 @@ export interface Tab {
   open: boolean;
   opens: string;
 }
-/** A section of a view; Find is in none. */
+/** A section of a view; Find belongs to none. */
 export interface Section extends Tab {
   view: string;
 }
@@ -174,10 +175,10 @@ export interface HistoryState {
 }
 
 export interface Sheet {
-  kind: "export" | "link";
+  kind: "export" | "link" | "save";
   title: string;
   forms: { key: string; label: string; open: boolean }[];
-  /** What is downloaded without being shown. */
+  /** A download that is not shown. */
   files: { key: string; label: string; about: string }[];
   about: string;
   text: string;
@@ -188,7 +189,7 @@ export interface FilesState {
   path: string;
   /** Whether Save is offered. */
   saves: boolean;
-  /** Whether plans go in and out: as files, links and former plans. */
+  /** Whether plans can be imported and exported: files, links and previous plans. */
   exchanges: boolean;
   word: string;
   /** With `base64`, bytes of that media type instead of the text. */
@@ -201,7 +202,7 @@ export interface ExerciseGoal {
   met: boolean | null;
   reason: string;
 }
-/** The question of an exercise that is looked at. */
+/** The open question of an exercise. */
 export interface ExerciseState {
   title: string;
   questions: { name: string; label: string; open: boolean; done: boolean }[];
@@ -210,22 +211,26 @@ export interface ExerciseState {
   ask: string;
   how: string;
   goals: ExerciseGoal[];
-  /** Why the plan on the board is no answer. */
+  /** Why the plan on the board is not a valid answer. */
   about: string;
   choices: string[];
   several: boolean;
   checking: boolean;
   verdict: { right: boolean; text: string; reasons: string[]; hints: string[]; why: string; score: string; attempt: number } | null;
   points: number;
+  /** The figures are hidden until the number or choice is correct. */
+  predicting: boolean;
+  /** The next step after a correct answer: another question, or another lesson. */
+  next: { label: string; question: string; link: string } | null;
 }
-/** What the tools of the head show of history and files. */
+/** The state of the header tools for history and files. */
 export interface Tools {
   count: number;
   open: boolean;
   path: string;
   saves: boolean;
   exchanges: boolean;
-  /** Whether another plan can be begun. */
+  /** Whether another plan can be started. */
   starts: boolean;
   sheet: string;
 }
@@ -257,6 +262,8 @@ export interface BoardState {
   history: HistoryState;
   files: FilesState;
   exercise: ExerciseState | null;
+  lesson?: LessonState;
+  lesson_blocks?: LessonBlock[];
   start: StartState | null;
   model: ModelState | null;
   answer: Answer;
@@ -290,20 +297,20 @@ export interface Because {
   title: string;
   lead: string[];
   blocks: Block[];
-  /** Terms of the glossary that it is about. */
+  /** Related glossary terms. */
   words: string[];
 }
-/** Which stage of a pipeline the tabs are about. */
+/** The pipeline stage that the tabs show. */
 export interface StagesState {
   options: { value: string; label: string; title: string }[];
   chosen: string;
 }
-/** The user's lines around the one that is selected, or that what is selected comes from. */
+/** The source lines around the selected line or the origin of the selected value. */
 export interface SourceState {
   line: string;
   number: number;
   lines: { number: number; text: string; subject: string }[];
-  /** The paths that come from a selected line. */
+  /** The paths produced by a selected line. */
   linked: string[];
 }
 export interface TableState {
@@ -331,7 +338,7 @@ export interface LogLine {
   text: string;
   tone: string;
 }
-/** What long work in a process of its own shows. */
+/** The state of long-running work in its own process. */
 export interface Work {
   phase: string;
   stage: string;
@@ -344,7 +351,7 @@ export interface Work {
 export interface PlanWork extends Work {
   waits: boolean;
   stale: boolean;
-  /** Which plan it was of, if not of the present one. */
+  /** The plan of the results, if not the current one. */
   of: string;
 }
 export interface CurveState {
@@ -364,7 +371,7 @@ export interface Compilation extends PlanWork {
 }
 export interface LiveState extends PlanWork {
   can_run: boolean;
-  /** Whether runs are offered, where compilations are. */
+  /** Whether runs are offered, in addition to compilation. */
   runs: boolean;
   steps: string;
   curves: CurveState[];
@@ -382,7 +389,7 @@ export interface Term {
   on: string[];
   notebook: string;
   number: string;
-  /** Its page of the documentation site; empty where that is not known. */
+  /** Its documentation page; empty if unknown. */
   page: string;
   lesson: { title: string; link: string } | null;
 }

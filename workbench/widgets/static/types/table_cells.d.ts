@@ -1,4 +1,4 @@
-/** Tables as Python tells them: `table_blocks.py` and what is made with it. */
+/** Tables published by `table_blocks.py` and its users. */
 
 import type { ChartState } from "./chart.d.ts";
 import type { Gesture, Wb } from "./board_context.d.ts";
@@ -19,7 +19,7 @@ export interface Tag {
   gesture: Gesture;
 }
 
-/** What any cell may have: beside it in a stack, over it under the pointer. */
+/** Options of any cell: its neighbour in a stack, and its tooltip. */
 interface Beside {
   title?: string;
   tone?: string;
@@ -46,7 +46,7 @@ export interface ActsCell extends Beside {
   text?: string;
   acts: Act[];
 }
-/** A button for a gesture; `focus` is its name for the keyboard, where the label occurs more than once. */
+/** A button for a gesture; `focus` identifies it where its label occurs more than once. */
 export interface Act {
   label: string;
   title?: string;
@@ -89,7 +89,7 @@ export interface RemediesCell extends Beside {
   remedies: Remedy[];
   find: string;
 }
-/** One dimension of a tensor, that can be taken. */
+/** One dimension of a tensor, which can be dragged. */
 export interface Dimension {
   place: number;
   dim: string;
@@ -132,7 +132,7 @@ export interface Row {
   cells: Cell[];
   subject: string;
   tone: string;
-  /** Present where rows can be folded, `null` for one that cannot. */
+  /** Present if rows can be folded, `null` for a row that cannot. */
   fold?: Fold | null;
   level?: number;
   section?: { title: string; note: string };
@@ -143,7 +143,7 @@ export interface Column {
   title: string;
 }
 
-/** A picture; what is null comes once it is asked for by its name. */
+/** A picture; null fields are sent on request by name. */
 export interface Picture {
   svg: string | null;
   text: string | null;
@@ -180,26 +180,27 @@ export interface Block {
   note: string;
   controls?: { label: string; name: string }[];
   picture: Picture | null;
-  /** The tab that has it too, so that it is not shown beside that. */
+  /** The tab that also shows it, where it is not repeated. */
   in_tab?: string;
+  picker?: { options: { value: string; label: string }[]; chosen: string };
   replay?: Replay;
   stages?: PipelineTab;
   find?: FindState;
   found?: FoundState;
 }
 
-/** What stands beside the table of a block: the field that has its state, the class of its place, and what paints it there. */
+/** Block content outside its table: the field of its state, the class of its element, and its painter. */
 export interface BlockPart {
-  field: "replay" | "picture" | "stages" | "find" | "found";
+  field: "picker" | "replay" | "picture" | "stages" | "find" | "found";
   place: string;
   paint(wb: Wb, place: HTMLElement, block: Block): void;
 }
-/** What blocks show that is drawn above them: cells that a hand can take, and parts. */
+/** Block content drawn by higher layers: draggable cells and extra parts. */
 export interface BlockDrawers {
   chips(wb: Wb, cell: ChipsCell): Node;
   line(wb: Wb, cell: LineCell): Node;
   parts: BlockPart[];
-  /** Takes away a picture that is shown no more, from Bokeh as well. */
+  /** Removes a picture that is no longer shown, from Bokeh too. */
   removePicture(place: Element): void;
 }
 

@@ -7,7 +7,7 @@ import { exerciseBeside, keepAnswer } from "./exercises.js";
 
 export const DOCUMENT = "Sharding Workbench";
 const NAME = "sharding-workbench";
-const WATCH = 3000; // milliseconds between two looks at the file
+const WATCH = 1000; // milliseconds between two looks at the file
 const PATIENCE = 150000; // milliseconds for the page to speak: at first a process starts, on a machine that may be busy
 
 /**

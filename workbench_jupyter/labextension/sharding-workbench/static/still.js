@@ -1,38 +1,44 @@
 // @ts-check
 // A saved board whose kernel is gone: JupyterLab would say that it misses a model. Here the still picture of the same output stands instead.
 
-/** @import { NotebookPanel, Notebooks, OutputModel, Registry, Renderer } from "../../../types/lab.d.ts" */
+/** @import { Notebooks, OutputModel, Registry, Renderer } from "../../../types/lab.d.ts" */
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 
 /** @param {Notebooks} notebooks */
 export function stillPictures(notebooks) {
-  /** @param {NotebookPanel} panel */
-  const attend = (panel) => setTimeout(() => wrap(panel.content.rendermime), 0); // after ipywidgets has made itself known to the notebook
-  notebooks.forEach(attend);
-  notebooks.widgetAdded.connect((_, panel) => attend(panel));
+  notebooks.forEach((panel) => wrap(panel.content.rendermime));
+  notebooks.widgetAdded.connect((_, panel) => wrap(panel.content.rendermime));
 }
 
-/** @param {Registry} registry */
+/**
+ * Wraps what the registry creates, and not its factory for widgets, which ipywidgets replaces in its own time.
+ * @param {Registry} registry
+ */
 function wrap(registry) {
-  const factory = registry.getFactory(WIDGET);
-  if (!factory) return;
-  /** @param {unknown} options */
-  const createRenderer = (options) => {
-    const renderer = factory.createRenderer(options);
-    const render = renderer.renderModel.bind(renderer);
-    let shown = "";
-    renderer.renderModel = async (model) => {
-      const id = idOf(model);
-      if (id && id === shown && isBoard(model) && renderer.node.querySelector(".wb")) return; // only its stored picture changed
-      shown = id;
-      await render(model);
-      // A widget that is there is an element; a word about one that is not, or not yet, is text alone.
-      if (isBoard(model) && !renderer.node.firstElementChild) await show(registry, renderer, model);
-    };
+  const create = registry.createRenderer.bind(registry);
+  registry.createRenderer = (type, ...options) => {
+    const renderer = create(type, ...options);
+    if (type === WIDGET) keepDrawn(registry, renderer);
     return renderer;
   };
-  registry.addFactory({ safe: false, mimeTypes: [WIDGET], createRenderer }, -10);
+}
+
+/**
+ * @param {Registry} registry
+ * @param {Renderer} renderer
+ */
+function keepDrawn(registry, renderer) {
+  const render = renderer.renderModel.bind(renderer);
+  let shown = "";
+  renderer.renderModel = async (model) => {
+    const id = idOf(model);
+    if (id && id === shown && isBoard(model) && renderer.node.querySelector(".wb")) return; // only its stored picture changed
+    shown = id;
+    await render(model);
+    // A widget that is there is an element; a word about one that is not, or not yet, is text alone.
+    if (isBoard(model) && !renderer.node.firstElementChild) await show(registry, renderer, model);
+  };
 }
 
 /**

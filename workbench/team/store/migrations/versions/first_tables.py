@@ -1,7 +1,8 @@
-"""The first tables, frozen: a later `tables.py` does not change them. Their version is `quotas`, as stores have it that were made before.
+"""The first tables, frozen: later changes of `tables.py` do not affect them. Their version is `quotas`, as in existing
+stores.
 
-A line is a table: `column:type`, then `*` in the primary key, `?` may be null, `#` an index, `!` unique, `=0` a default, `>table.column` a
-foreign key. At the end of a line `!a,b` is unique together, and `#name:a,b` an index with a name.
+A line is a table: `column:type`, then `*` for the primary key, `?` nullable, `#` index, `!` unique, `=0` default,
+`>table.column` foreign key. At the end of a line, `!a,b` is a unique constraint, and `#name:a,b` a named index.
 """
 
 import re
@@ -65,12 +66,10 @@ _COLUMN = re.compile(r"(\w+):(\w+)([*?#!]*)(?:=(\w+))?(?:>(\w+\.\w+))?")
 
 
 def upgrade() -> None:
-    """To this version."""
     _first_tables().create_all(op.get_bind(), checkfirst=False)
 
 
 def downgrade() -> None:
-    """Back to an empty database."""
     _first_tables().drop_all(op.get_bind(), checkfirst=False)
 
 
@@ -83,15 +82,14 @@ def _first_tables() -> sa.MetaData:
 
 
 def _part(text: str) -> sa.schema.SchemaItem:
-    """A column, or what holds for several of them together."""
     if text.startswith("!"):
         return sa.UniqueConstraint(*text[1:].split(","))
     if text.startswith("#"):
         name, _, columns = text[1:].partition(":")
         return sa.Index(name, *columns.split(","))
-    found = _COLUMN.fullmatch(text)
-    assert found is not None, text
-    name, kind, marks, default, target = found.groups()
+    match = _COLUMN.fullmatch(text)
+    assert match is not None, text
+    name, kind, marks, default, target = match.groups()
     keys = {"primary_key": "*" in marks, "index": "#" in marks or None, "unique": "!" in marks or None}
     flags: dict[str, Any] = {**keys, "nullable": "?" in marks, "server_default": default}
     return sa.Column(name, _TYPES[kind], *_foreign_key(target), **flags)

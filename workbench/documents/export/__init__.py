@@ -1,1 +1,0 @@
-"""Export a plan as code and in other libraries' formats."""

@@ -1,1 +1,0 @@
-"""People: themselves, their tokens, the projects they are in, all of the server, and what they did."""
