@@ -51,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """The same examples in all processes of a run: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed") or _seed_of_tree()
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):  # a whole run, which lists what passes only then
+        config.option.reruns, config.option.rerun_show_tracebacks = 1, True
     config.stash[COMPILED] = CompiledFolder(getattr(config, "workerinput", {}).get("compiled"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(RunTimes())
