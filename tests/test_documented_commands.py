@@ -1,7 +1,12 @@
-"""The commands in README and documentation are ones that the program takes, and what README and documentation name is there."""
+"""The commands in README and documentation are ones that the program takes, and what README, documentation, lessons and notebooks name is
+there."""
 
+import ast
+import importlib
+import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +31,43 @@ def test_a_documented_command_is_one(command):
     words = shlex.split(command)[1:]
     options = make_parser().parse_args(words)
     assert options.command.module != "command_parser" or words[0] == "completion" or not words
+
+
+def test_every_imported_name_is_there():
+    imported = {(module, name) for source in _sources() for module, name in _imports(source)}
+    assert len(imported) > 250
+    missing = [f"{module}: {name}" for module, name in sorted(imported) if not _is_there(module, name)]
+    assert missing == []
+
+
+def _sources() -> Iterator[str]:
+    """The Python code that runs outside the package: of pages, lessons, notebooks, benchmarks and tools."""
+    for page in PAGES:
+        yield from re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for notebook in [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("lessons/**/*.ipynb")]:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        yield from ("".join(each["source"]) for each in cells if each["cell_type"] == "code")
+    for folder in ("benchmarks", "docs", "lessons", "tools"):
+        yield from (each.read_text(encoding="utf-8") for each in ROOT.glob(f"{folder}/**/*.py"))
+
+
+def _imports(source: str) -> Iterator[tuple[str, str]]:
+    plain = re.sub(r"^\s*[%!].*", "", source, flags=re.MULTILINE)  # the magics of notebooks
+    yield from (("workbench", name) for name in re.findall(r"\bwb\.(\w+)", plain) if "import workbench as wb" in plain)
+    for node in ast.walk(ast.parse(plain)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "workbench":
+            yield from ((node.module, each.name) for each in node.names)
+        if isinstance(node, ast.Import):
+            yield from ((each.name, "") for each in node.names if each.name.partition(".")[0] == "workbench")
+
+
+def _is_there(module: str, name: str) -> bool:
+    try:
+        if name in {"", "*"} or hasattr(importlib.import_module(module), name):
+            return bool(importlib.import_module(module))
+        return bool(importlib.import_module(f"{module}.{name}"))
+    except ModuleNotFoundError:
+        return False
 
 
 def test_every_link_leads_to_a_file_of_the_checkout():

@@ -8,9 +8,8 @@ import pytest
 
 from tests.support import pipelines
 from tests.support.details import with_details
-from tests.support.equal_stages import equal_stages
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.documents import report_record
 from workbench.errors import PipelineError
 from workbench.models import build

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.equal_stages import equal_stages
 from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, round_robin_schedules, schedule_named, v_schedules
 from workbench.core.schedules.schedule import Kind, Task
-from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_pipeline import diagram, simulate_orders
 from workbench.pipeline.stage_transfer import Transfer

@@ -8,11 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support import pipelines
-from tests.support.equal_stages import equal_stages
 from workbench.core.pipeline_spec import REMAT, PipelineSpec, first_remat
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.core.schedules.schedule import Kind, Task
-from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost, receives
+from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_pipeline import simulate, simulate_orders
 from workbench.pipeline.stage_transfer import Transfer, transfer_of

@@ -12,9 +12,8 @@ import pytest
 
 import workbench as wb
 from tests.support.book_layers import at_peak, of_shape
-from tests.support.equal_stages import equal_stages
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer
 from workbench.reports.simulated_pipeline import SimulatedPipeline

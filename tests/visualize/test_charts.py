@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.equal_stages import equal_stages
 from tests.support.packed_spans import read_spans
 from tests.support.steps import CURVE, KERNELS, step_report
 from tests.support.traces import measured_trace, timed_report
 from tests.visualize.test_found_plans import FOUND, MIB
 from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.stage_cost import equal_stages
 from workbench.core.tensor import Role
 from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel import simulate as simulate_fleet

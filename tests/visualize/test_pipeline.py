@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from tests.support.equal_stages import equal_stages
 from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.stage_cost import equal_stages
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.reports.measurement import TaskTime
 from workbench.units import format_bytes

@@ -130,6 +130,26 @@ def sum_payloads(payloads: Iterable[Payload], times: int = 1) -> Payload:
     return tuple(sums.items())
 
 
+def equal_stages(
+    stages: int, forward: float = 1.0, backward_input: float = 1.0, backward_weight: float = 1.0, sent: int = 0
+) -> tuple[StageCost, ...]:
+    """Return stages of equal cost, each sending `sent` bytes per micro-batch to the next.
+
+    >>> [stage.sends for stage in equal_stages(3, sent=8)]
+    [((1, 8),), ((2, 8),), ()]
+    """
+    return tuple(
+        StageCost(
+            forward,
+            backward_input,
+            backward_weight,
+            input_activations=sent,
+            sends=((stage + 1, sent),) if sent and stage + 1 < stages else (),
+        )
+        for stage in range(stages)
+    )
+
+
 def receives(costs: Sequence[StageCost]) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return (earlier stage, bytes per micro-batch) of each stage, always with the previous one, which it awaits."""
     sources: list[dict[int, int]] = [{stage - 1: 0} if stage else {} for stage in range(len(costs))]
