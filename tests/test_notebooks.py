@@ -39,9 +39,9 @@ def test_it_runs_and_gives_the_outputs_it_stores(path, request):
     """In a process of its own: a kernel's event loop and Playwright's do not share one, and Jupyter's own warnings are not ours."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     if request.config.getoption("--update-golden"):
-        subprocess.run([sys.executable, ROOT / "tests" / "refresh_notebooks.py", path], cwd=ROOT, env=environment, timeout=300, check=True)
+        subprocess.run([sys.executable, ROOT / "tests" / "refresh_notebooks.py", path], cwd=ROOT, env=environment, timeout=900, check=True)
     command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-W", "default", str(path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
