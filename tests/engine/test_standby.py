@@ -1,7 +1,10 @@
 """A worker process that is started before there is a job for it."""
 
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -86,3 +89,26 @@ def test_who_lets_go_leaves_no_process_behind():
             return
         time.sleep(0.05)
     raise AssertionError("it is still there")
+
+
+LOWERED = """
+import os, sys
+from workbench.engine.worker import worker_main
+
+def lower(_by):
+    print("jax" in sys.modules, flush=True)
+    os._exit(0)
+
+worker_main.raise_niceness = lower
+worker_main.main(os.dup(2), *sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("waits_for", "job"), [([], {"kind": "compile", "behind": True}), (["search"], None)], ids=("told", "waiting"))
+def test_a_background_worker_lowers_its_priority_before_it_imports_jax(waits_for, job):
+    payload = pickle.dumps(job)
+    sent = len(payload).to_bytes(8, "big") + payload if job else b""
+    with subprocess.Popen([sys.executable, "-c", LOWERED, *waits_for], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdin.write(sent)
+        worker.stdin.flush()  # it stays open: with its end the worker ends
+        assert worker.stdout.read() == b"False\n"

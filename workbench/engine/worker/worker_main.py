@@ -8,6 +8,7 @@ a crash message if the process dies.
 """
 
 import contextlib
+import functools
 import importlib
 import os
 import pickle
@@ -15,15 +16,12 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from workbench.core.child_process import decode_message, encode_message, end_by_connection, end_with_parent, raise_niceness
 from workbench.engine.worker.pickling import use_jax_settings
 from workbench.errors import WorkbenchError
-from workbench.multimodel.training_events import TimingDone, TrainingDone
-from workbench.reports.run_events import CalibrationDone, CompileDone, Failed, RunDone
-from workbench.search.search_messages import SearchClosed
 
 WORK = {
     "run": "workbench.engine.spmd.execute_plan:execute",
@@ -35,18 +33,21 @@ WORK = {
 }
 """Kind of job -> function `(plan or fleet, on_event=, **options) -> result`."""
 
-DONE: Mapping[str, Callable[[Any], Any]] = {
-    "run": RunDone,
-    "compile": CompileDone,
-    "calibrate": CalibrationDone,
-    "fleet": TrainingDone,
-    "timing": TimingDone,
-    "search": SearchClosed,
+DONE = {
+    "run": "workbench.reports.run_events:RunDone",
+    "compile": "workbench.reports.run_events:CompileDone",
+    "calibrate": "workbench.reports.run_events:CalibrationDone",
+    "fleet": "workbench.multimodel.training_events:TrainingDone",
+    "timing": "workbench.multimodel.training_events:TimingDone",
+    "search": "workbench.search.search_messages:SearchClosed",
 }
-"""Kind of job -> event with its result."""
+"""Kind of job -> event with its result. A name, because the module of some imports JAX, before the priority is set."""
 
 TAKES_COMMANDS = ("fleet", "search")
 """Kinds whose function has an additional argument `commands`, a queue of the parent's messages."""
+
+ALWAYS_BEHIND = ("search",)
+"""Kinds that are only background jobs: a standby process for one has low priority from its start."""
 
 _BEHIND = 15
 """Niceness of background jobs."""
@@ -60,6 +61,8 @@ def main(descriptor: int, waits_for: str = "") -> None:
     With a kind in `waits_for` the job comes later, and the modules for such a job are imported meanwhile.
     """
     end_with_parent(sys.stdin.fileno())
+    if waits_for in ALWAYS_BEHIND:
+        _run_behind()
     if waits_for:
         _function(WORK[waits_for])
     with os.fdopen(descriptor, "wb") as pipe:
@@ -72,16 +75,24 @@ def main(descriptor: int, waits_for: str = "") -> None:
             end_by_connection()  # the listening thread also ends processes forked by the job
             listening = {"commands": commands} if kind in TAKES_COMMANDS else {}
             result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
-            _tell(pipe, DONE[kind](result))
+            _tell(pipe, _function(DONE[kind])(result))
         except WorkbenchError as error:
+            from workbench.reports.run_events import Failed
+
             _tell(pipe, Failed.of(error))
+
+
+@functools.cache
+def _run_behind() -> None:
+    """Lower the priority of this process, once. Called before JAX is imported, which takes seconds of processor time."""
+    raise_niceness(_BEHIND)
 
 
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
     """Return kind, subject and options; JAX's settings are set before the inner pickle creates arrays."""
     job_payload: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
     if job_payload["behind"]:
-        raise_niceness(_BEHIND)
+        _run_behind()
     use_jax_settings(job_payload["jax_config"])
     subject, options = _load_functions(job_payload["body"], job_payload["modules"])
     return job_payload["kind"], subject, options
