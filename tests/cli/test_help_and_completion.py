@@ -168,6 +168,9 @@ def test_a_lesson_is_copied_without_its_answers_and_says_how_to_open_it(tmp_path
     printed = capsys.readouterr().out
     assert sorted(each.name for each in (tmp_path / "one_product").iterdir()) == ["exercise.json", "lesson.ipynb", "lesson.md"]
     assert json.loads((tmp_path / "one_product" / "lesson.ipynb").read_text())["nbformat"] == 4
+    assert all(
+        "(`workbench learn sharded_tensors`)" in (tmp_path / "one_product" / f"lesson.{kind}").read_text() for kind in ("md", "ipynb")
+    )
     assert "jupyter lab one_product/lesson.ipynb" in printed
     assert "workbench serve --exercise one_product/exercise.json" in printed
     assert main(["learn", "one_product"]) == 1
@@ -176,6 +179,20 @@ def test_a_lesson_is_copied_without_its_answers_and_says_how_to_open_it(tmp_path
     assert json.loads(capsys.readouterr().out)["commands"][1] == "jupyter lab books/02_pipeline.ipynb"
     assert main(["learn", "one_produkt"]) == 1
     assert "Did you mean `one_product`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("site", ["", "https://example.org/w"])
+def test_a_copied_lesson_links_to_nothing_beside_it(site, monkeypatch):
+    from workbench.cli.learn_command import _stand_alone
+    from workbench.core.installation import shipped_folder
+
+    monkeypatch.setenv("WORKBENCH_DOCS", site)
+    texts = {each.parent.name: _stand_alone(each.read_text(encoding="utf-8")) for each in shipped_folder("lessons").glob("*/lesson.md")}
+    links = {name: re.findall(r"\]\(([^)]+)\)", text) for name, text in texts.items()}
+    assert all(link.startswith("https://") for found in links.values() for link in found)
+    assert ("https://example.org/w/lessons/zero/lesson.html" in links["activations"]) == bool(site)
+    assert ("(`workbench learn zero`)" in texts["activations"]) == (not site)
+    assert "plan your own model" in texts["serving_experts"]
 
 
 def test_learn_lists_every_lesson_and_notebook_that_is_shipped(capsys):

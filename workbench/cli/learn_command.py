@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from workbench.core.installation import install_command, shipped_folder
 from workbench.errors import DocumentError, unknown_name
-from workbench.widgets.glossary.lessons import COURSES, NOTEBOOKS
+from workbench.widgets.glossary.lessons import COURSES, NOTEBOOKS, docs_address, replace_links
 
 _ANSWERS = "answers.json"  # not copied: the copy is for students
 
@@ -77,12 +77,20 @@ def _copy(item: CourseItem, target: Path) -> Path | None:
         target.mkdir(parents=True)
         return Path(shutil.copy(shipped_folder("notebooks") / f"{item.name}.ipynb", target))
     shutil.copytree(shipped_folder("lessons") / item.name, target, ignore=shutil.ignore_patterns(_ANSWERS))
+    lesson = target / "lesson.md"
+    lesson.write_text(_stand_alone(lesson.read_text(encoding="utf-8")), encoding="utf-8")
     try:
         import jupytext
     except ModuleNotFoundError:
         return None
-    jupytext.write(jupytext.read(target / "lesson.md"), target / "lesson.ipynb")
+    jupytext.write(jupytext.read(lesson), target / "lesson.ipynb")
     return target / "lesson.ipynb"
+
+
+def _stand_alone(text: str) -> str:
+    """Replace the links to other lessons, which are not beside the copy: by the documentation site, or by the command that copies them."""
+    site = docs_address()
+    return replace_links(text, rf"[\1]({site}/lessons/\2/lesson.html)" if site else r"\1 (`workbench learn \2`)")
 
 
 def _next_steps(item: CourseItem, target: Path, notebook: Path | None) -> list[str]:

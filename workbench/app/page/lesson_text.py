@@ -16,13 +16,12 @@ from workbench.core.public_error_text import describe_error
 from workbench.errors import DocumentError, unknown_name
 from workbench.exercises import Verdict
 from workbench.visualize.draw.picture import Picture
-from workbench.widgets.glossary.lessons import COURSES, LESSONS, docs_address, lesson_link
+from workbench.widgets.glossary.lessons import COURSES, LESSONS, lesson_link, replace_links
 from workbench.widgets.shared_states import SharedList
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _QUESTION = re.compile(r'exercise\["(\w+)"\]')
 _BOARD = re.compile(r"wb\.Workbench\(.*\)")
-_LESSON_LINK, _DOCS_LINK = re.compile(r"\]\(\.\./(\w+)/lesson\.md\)"), re.compile(r"\[([^\]]+)\]\(\.\./\.\./docs/(\w+)\.md\)")
 _FORMULA = re.compile(r"\$\$?([^$`\n]+)\$\$?")
 
 Block = dict[str, Any]
@@ -87,9 +86,7 @@ def parse_lesson(text: str) -> Iterator[Block]:
 
 def _linked(text: str) -> str:
     """Point links to this server or to the documentation site, and set formulas in italics."""
-    text = _LESSON_LINK.sub(r"](?lesson=\1)", text)
-    text = _DOCS_LINK.sub(rf"[\1]({docs_address()}/\2.html)" if docs_address() else r"\1", text)
-    return _FORMULA.sub(lambda found: f"*{found[1].replace(chr(92) + ',', ' ')}*", text)
+    return _FORMULA.sub(lambda found: f"*{found[1].replace(chr(92) + ',', ' ')}*", replace_links(text, r"[\1](?lesson=\2)"))
 
 
 def _html(tokens: list[Token]) -> Iterator[Block]:

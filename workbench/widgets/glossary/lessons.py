@@ -113,6 +113,22 @@ def docs_address() -> str:
     return address if address.startswith(("https://", "http://")) else ""
 
 
+_LESSON_LINK = re.compile(r"\[([^\]]+)\]\(\.\./(\w+)/lesson\.md\)")
+_DOCS_LINK = re.compile(r"\[([^\]]+)\]\(\.\./\.\./docs/(\w+)\.md\)")
+
+
+def replace_links(text: str, to_lesson: str) -> str:
+    r"""Return the text of a lesson with links that work outside its folder: to the documentation site, or as plain text if that is unknown.
+
+    `to_lesson` replaces a link to another lesson: `\1` is the linked words, `\2` its name.
+
+    >>> replace_links("Read [costs](../roofline/lesson.md), [search](../../docs/search.md).", r"[\1](?lesson=\2)")
+    'Read [costs](?lesson=roofline), search.'
+    """
+    text = _LESSON_LINK.sub(to_lesson, text)
+    return _DOCS_LINK.sub(rf"[\1]({docs_address()}/\2.html)" if docs_address() else r"\1", text)
+
+
 def lesson_link(name: str) -> dict[str, str]:
     """The title of a lesson, and its address on a server that opens lessons."""
     return {"title": LESSONS[name], "link": f"?lesson={name}"}
