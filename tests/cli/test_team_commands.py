@@ -137,6 +137,9 @@ def test_jobs_are_listed_followed_and_cancelled(signed_in, capsys):
         session.get_one(StoredJob, job).state = "cancelled"
     assert main(["jobs", "follow", job]) == 0
     assert capsys.readouterr().out == f"job {job} is cancelled\n"
+    for words in (["jobs", "follow", job, "--json"], ["jobs", "--json", "follow", job], ["jobs", "cancel", job, "--json"]):
+        assert main(words) == 0
+        assert json.loads(capsys.readouterr().out)["state"] == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_first_phase(options: Namespace) -> None:
-    """Print the first phase before JAX is imported, which takes seconds if the disk is cold."""
-    if getattr(options, "unix_socket", False) is None:  # `serve` at an address for people
-        print("Loading JAX ...", flush=True)
+    """Print the first phase of a search before JAX is imported, which takes seconds if the disk is cold.
+
+    `serve` prints its own phases: its process imports no JAX.
+    """
     if (within := getattr(options, "within", None)) is not None:
         print(f"Loading JAX, then tracing; the search ends {within:,.0f} s from now at the latest.", file=sys.stderr, flush=True)
 

@@ -103,6 +103,9 @@ def follow(options: argparse.Namespace) -> None:
 def cancel(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         job = team.job(options.job).cancel()
+    if options.json:
+        print(json.dumps(asdict(job), indent=1))
+        return
     print(f"Job {job.id} has already ended: {job.state}." if job.has_ended else f"Cancelling job {job.id}.")
 
 

@@ -101,9 +101,9 @@ def add_hardware(command: argparse.ArgumentParser, text: str) -> None:
     complete_with(option, hardware_names)
 
 
-def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
-    """Add `--json`: print one JSON object instead of text."""
-    command.add_argument("--json", action="store_true", help=f"print one JSON object instead of tables{besides}")
+def add_json(command: argparse.ArgumentParser, besides: str = "", default: Any = False) -> None:
+    """Add `--json`: print one JSON object instead of text. A verb of a command that has it takes `argparse.SUPPRESS` as default."""
+    command.add_argument("--json", action="store_true", default=default, help=f"print one JSON object instead of tables{besides}")
 
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:

@@ -100,6 +100,7 @@ def _jobs(added: Any) -> None:
         verb = _user_command(verbs, name, about, f"workbench jobs {name} k3v9x2m7q4w8z6tb")
         verb.add_argument("job", metavar="ID", help="the job")
         _add_server(verb, argparse.SUPPRESS)  # what was given before the verb stays
+        add_json(verb, "; progress goes to stderr" if name == "follow" else "", argparse.SUPPRESS)
 
 
 def _assignments(added: Any) -> None:
