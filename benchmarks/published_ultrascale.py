@@ -25,8 +25,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from scipy.stats import spearmanr
-
 import workbench as wb
 from benchmarks.published_layouts import model_rules, split_states
 from tests.support.residual_bytes import count_residual_bytes
@@ -321,6 +319,8 @@ def scores(found: Sequence[Prediction]) -> dict[str, float]:
     """`mape` of time, `bias`, `memory` error and its median; medians over (model, nodes) of Spearman's rank correlation of predicted and
     measured utilisation, and of regret: how far below the best measured utilisation that of the row is which is predicted to be the best.
     Not of seconds: three rows have smaller batches, and so shorter steps."""
+    from scipy.stats import spearmanr  # takes a second, and only this needs it
+
     groups: dict[tuple[str, int], list[Prediction]] = {}
     for each in found:
         groups.setdefault(each.run.group, []).append(each)

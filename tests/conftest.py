@@ -24,11 +24,13 @@ from tests.support.compiling import CompiledFolder, compile_cheaply
 from tests.support.run_times import RunTimes
 from tests.support.traced_models import trace_each_once
 from tests.support.warm_worker import WarmGroup
+from workbench.core.parse_untrusted import import_jsonschema
 from workbench.engine.worker import worker_process
 from workbench.engine.worker.worker_process import ProcessGroup
 
 sys.dont_write_bytecode = False  # else each of the hundreds of processes that tests start would compile the package for itself
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+import_jsonschema()  # before nbformat does, with all its grammars of addresses
 compile_cheaply()
 jax.config.update("jax_num_cpu_devices", 8)
 trace_each_once()

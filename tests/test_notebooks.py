@@ -40,7 +40,7 @@ def test_it_runs_and_gives_the_outputs_it_stores(path, request):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     if request.config.getoption("--update-golden"):
         subprocess.run([sys.executable, ROOT / "tests" / "refresh_notebooks.py", path], cwd=ROOT, env=environment, timeout=900, check=True)
-    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-W", "default", str(path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "nbval", "--nbval", "--nbval-current-env", "-W", "default", str(path)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

@@ -17,6 +17,7 @@ import pytest
 from workbench import layer, trace_training
 from workbench.app.page.part_changes import with_change
 from workbench.app.page.serve_options import ServeOptions, live_plan
+from workbench.app.processes import board_process_pool
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import BOARDS, FORK_SERVER, health_report
 from workbench.app.processes.healing_child import ForkServer
@@ -80,6 +81,22 @@ def folder(tmp_path_factory):
         patched.setenv("WORKBENCH_STATE", str(folder))
         patched.setenv("WORKBENCH_CACHE", str(folder / "cache"))
         yield folder
+
+
+class SharedForkServer(ForkServer):
+    """Starts the boards of all servers of this file: it has imported what a board needs, which takes two seconds of processor time."""
+
+    def close(self):
+        """It stays for the next server."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forking(folder):
+    server = SharedForkServer()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(board_process_pool, "ForkServer", lambda: server)
+        yield
+    ForkServer.close(server)
 
 
 @pytest.fixture(scope="module")
@@ -352,9 +369,8 @@ def test_the_board_of_a_program_that_nothing_names_is_kept_for_a_server_of_the_s
         restarted.close()
 
 
-def test_whoever_asks_for_a_process_as_the_server_closes_is_told():
+def test_whoever_asks_for_a_process_of_a_server_that_has_closed_is_told():
     server = ForkServer()
-    server.connect().close()
     server.close()
     with pytest.raises(EngineError, match="The process that starts boards ended"):
         server.connect()
@@ -362,6 +378,7 @@ def test_whoever_asks_for_a_process_as_the_server_closes_is_told():
 
 def test_where_processes_cannot_fork_each_board_is_an_interpreter_of_its_own(folder, monkeypatch):
     monkeypatch.setenv("WORKBENCH_START", "spawn")
+    monkeypatch.setattr(board_process_pool, "ForkServer", ForkServer)
     with closing(Boards(ServeOptions(two_layer), JobQueue())) as boards:
         board, page = opened(boards)
         page.place("hidden", "model", 1)

@@ -1,6 +1,7 @@
 """A report that has XLA's own answer: what follows from the collectives follows from those that XLA makes."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -14,7 +15,10 @@ from workbench.reports.partitioned import GatheredWhole, Partitioned, Partitione
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.ask_partitioner import ask_partitioner
 
-GPT = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")
+
+@cache
+def gpt():
+    return Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")
 
 
 def warned(report):
@@ -26,14 +30,14 @@ def answer_with(plan, *collectives, gathered=()):
 
 
 def test_a_plan_that_the_planner_has_right_settles_without_a_change():
-    planned, settled = GPT.report(), analyze(GPT, answer=ask_partitioner(GPT))
+    planned, settled = gpt().report(), analyze(gpt(), answer=ask_partitioner(gpt()))
     assert (planned.tier, settled.tier) == ("planned", "partitioned")
     assert settled.by_axis_and_kind == planned.by_axis_and_kind
     assert settled.sent == planned.sent
 
 
 def test_bytes_sent_and_seconds_waited_for_are_those_of_xlas_collectives():
-    plan = GPT.updated(hardware="TPU v5e 2x4")
+    plan = gpt().updated(hardware="TPU v5e 2x4")
     quiet = analyze(plan, answer=answer_with(plan))
     assert (quiet.sent, quiet.step_time.communication) == (0, 0)
     place = next(number for number, each in enumerate(plan.program.operations) if "layers" in each.path and each.kind == "dot_general")
@@ -44,9 +48,9 @@ def test_bytes_sent_and_seconds_waited_for_are_those_of_xlas_collectives():
 
 
 def test_executions_are_those_of_xla_where_it_moves_a_collective_out_of_the_loop():
-    inside = next(number for number, each in enumerate(GPT.program.operations) if "layers" in each.path and each.kind == "dot_general")
+    inside = next(number for number, each in enumerate(gpt().program.operations) if "layers" in each.path and each.kind == "dot_general")
     for count in (1, 4):
-        settled = analyze(GPT, answer=answer_with(GPT, PartitionedCollective("all-gather", ("data",), 4096, 4096, count, -1, inside)))
+        settled = analyze(gpt(), answer=answer_with(gpt(), PartitionedCollective("all-gather", ("data",), 4096, 4096, count, -1, inside)))
         assert [each.count for each in settled.collectives] == [count]
 
 
@@ -72,10 +76,10 @@ def test_of_a_warning_at_an_operation_only_what_is_gathered_there_is_marked():
 
 def test_a_warning_where_nothing_is_resharded_is_told_in_xlas_words():
     gathered = (GatheredWhole(40, "f32[8,16]", "{devices=[2,1]<=[2]}", "{devices=[1,2]<=[2]}"),)
-    (note,) = warned(analyze(GPT, answer=answer_with(GPT, gathered=gathered)))
+    (note,) = warned(analyze(gpt(), answer=answer_with(gpt(), gathered=gathered)))
     assert "from {devices=[2,1]<=[2]} to {devices=[1,2]<=[2]}: every device gathers f32[8,16] whole" in note.message
 
 
 def test_a_tier_that_does_not_exist_is_refused():
     with pytest.raises(WorkbenchError, match="There is no tier `guessed`; there are `planned`, `partitioned`"):
-        GPT.report("guessed")
+        gpt().report("guessed")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -91,7 +92,13 @@ BLOCK = trace(
     dims={"x": "batch d_model", "w1": "d_model d_ff", "w2": "d_ff d_model"},
     name="mlp",
 )
-SPREAD = Plan(BLOCK, "data:4 model:2", "d_ff:model; @down/dot_general=[data, ?]").report()
+
+
+@cache
+def spread():
+    return Plan(BLOCK, "data:4 model:2", "d_ff:model; @down/dot_general=[data, ?]").report()
+
+
 GIB = 1 << 30
 DECODED = LatencyFront(
     "llama3-70b",
@@ -116,34 +123,40 @@ DECODED = LatencyFront(
     (ImpossibleDecode(1, "TPU v5e 4x4", "`batch` (1) is on mesh axis `data` (2)."),),
 )
 PICTURES = {
-    "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
-    "device_grid_large": device_grid(LARGE),
-    "device_grid_row": device_grid(placed((512, 1024), "batch io", "[all, -]", "all:8", "x")),
-    "communication": communication(mlp_report()),
-    "memory": memory(mlp_report()),
-    "memory_over_step": memory_over_step(STEP, MADE),
-    "device_grid_hosts": device_grid(placed((64, 16), "batch io", "[x, -]", "x:8 y:2", "x"), parse_hardware("2 nodes of 8 H100")),
-    "communication_timed": communication(step_report()),
-    "memory_map": memory_map(step_report()),
-    "shapes": shapes(step_report()),
-    "step_time": step_time(step_report(), Comparison(step_report(), MADE_FAST)),
-    "roofline": roofline(step_report()),
-    "graph": graph(step_report(), ("layers", "layers/*")),
-    "propagation": propagation(SPREAD),
-    "search_front": search_front(front_result(), OTHERS),
-    "search_progress": search_progress(proof_states()),
-    "decode_front": decode_front(DECODED),
+    "device_grid": lambda: device_grid(image_batch("[processor_cols, -, -, -]")),
+    "device_grid_large": lambda: device_grid(LARGE),
+    "device_grid_row": lambda: device_grid(placed((512, 1024), "batch io", "[all, -]", "all:8", "x")),
+    "communication": lambda: communication(mlp_report()),
+    "memory": lambda: memory(mlp_report()),
+    "memory_over_step": lambda: memory_over_step(STEP, MADE),
+    "device_grid_hosts": lambda: device_grid(placed((64, 16), "batch io", "[x, -]", "x:8 y:2", "x"), parse_hardware("2 nodes of 8 H100")),
+    "communication_timed": lambda: communication(step_report()),
+    "memory_map": lambda: memory_map(step_report()),
+    "shapes": lambda: shapes(step_report()),
+    "step_time": lambda: step_time(step_report(), Comparison(step_report(), MADE_FAST)),
+    "roofline": lambda: roofline(step_report()),
+    "graph": lambda: graph(step_report(), ("layers", "layers/*")),
+    "propagation": lambda: propagation(spread()),
+    "search_front": lambda: search_front(front_result(), OTHERS),
+    "search_progress": lambda: search_progress(proof_states()),
+    "decode_front": lambda: decode_front(DECODED),
 }
+"""By name, what draws each: none is drawn before a test asks for it."""
 
 
-@pytest.fixture(params=PICTURES.values(), ids=PICTURES)
+@cache
+def picture_of(name):
+    return PICTURES[name]()
+
+
+@pytest.fixture(params=PICTURES)
 def picture(request):
-    return request.param
+    return picture_of(request.param)
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_text_twin_is_worth_reading(name, golden):
-    golden(f"{name}.txt", PICTURES[name].text)
+    golden(f"{name}.txt", picture_of(name).text)
 
 
 @given(placements())
@@ -205,7 +218,7 @@ def test_in_a_notebook_it_is_svg_with_the_twin_beside_it(picture):
 
 
 def test_every_device_is_there_and_copies_are_hatched():
-    made = PICTURES["device_grid"].drawing
+    made = picture_of("device_grid").drawing
     held = [each for each in made.rectangles if each.title]
     assert [each.hatched for each in held] == [False] * 4 + [True] * 4
     assert held[7].title == "device 7 holds image_batch[75:100, :, :, :], as device 3 does"
@@ -219,8 +232,8 @@ def test_bands_are_in_the_colour_of_the_axis_that_splits():
 
 
 def test_a_large_mesh_is_cut_with_a_note():
-    assert "devices are shown: the first ones and the last" in PICTURES["device_grid_large"].text
-    assert len(PICTURES["device_grid_large"].drawing.rectangles) < 120
+    assert "devices are shown: the first ones and the last" in picture_of("device_grid_large").text
+    assert len(picture_of("device_grid_large").drawing.rectangles) < 120
 
 
 def test_an_uneven_split_shows_devices_with_nothing():
