@@ -16,13 +16,11 @@ from workbench.reports.run_events import Cancelled
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.search_messages import (
-    AskExplanation,
-    AskSearch,
     ExplainRequest,
-    PlanExplained,
+    PlanExplanation,
     SearchRefused,
     SearchRequest,
-    SearchUpdated,
+    SearchUpdate,
 )
 
 PATIENCE = 300.0
@@ -42,7 +40,7 @@ def space(plan):
 @pytest.fixture(scope="module")
 def searched(space):
     """The updates of a whole search."""
-    return [each.update for each in answers_to(space, search_of(space))]
+    return answers_to(space, search_of(space))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +50,7 @@ def here(plan):
 
 
 def search_of(space, number=1, within=30.0, **at_most):
-    return AskSearch(SearchRequest(number, read_requirements(space, at_most, {}), within=within))
+    return SearchRequest(number, read_requirements(space, at_most, {}), within=within)
 
 
 def answers_to(space, *commands):
@@ -82,7 +80,7 @@ def test_a_round_that_takes_long_is_followed_by_the_same_state_with_the_time_tha
     found = (searched[-1].state.front.entries[0],)
     with UpdateSender(5, sent.put, dict(found)) as updates:
         updates.show(searched[-1].state)
-        first, second = (sent.get(timeout=60).update for _ in range(2))
+        first, second = (sent.get(timeout=60) for _ in range(2))
     assert (first.number, first.found, first.state) == (5, found, searched[-1].state)
     assert second.found == ()
     assert second.state.elapsed > first.state.elapsed
@@ -91,15 +89,15 @@ def test_a_round_that_takes_long_is_followed_by_the_same_state_with_the_time_tha
 
 def test_the_first_plan_does_not_count_towards_the_time_limit(space):
     """In a new process it waits for imports and compilations, on a busy machine for longer than the limit."""
-    last = answers_to(space, search_of(space, within=0.0))[-1].update
+    last = answers_to(space, search_of(space, within=0.0))[-1]
     assert (last.state.ending, last.state.elapsed, last.state.evaluated) == ("out of time", 0.0, 1)
     assert len(last.state.front) == 1
 
 
 def test_without_a_plan_the_last_update_has_the_clash(space):
     *_, last = answers_to(space, search_of(space, memory=1024.0))
-    assert last.update.state.best is None
-    assert list(map(str, last.update.clash.requirements)) == ["at most 1.00 KiB a device"]
+    assert last.state.best is None
+    assert list(map(str, last.clash.requirements)) == ["at most 1.00 KiB a device"]
 
 
 def test_a_search_that_comes_while_it_is_asked_what_would_help_takes_over(space):
@@ -108,32 +106,32 @@ def test_a_search_that_comes_while_it_is_asked_what_would_help_takes_over(space)
 
     def tell(event):
         events.append(event)
-        clash = event.update.clash
+        clash = event.clash
         if clash is not None and clash.relaxations and not limits:
             limits.append(clash.relaxations[0].weakened.limit)
             waiting.put(search_of(space, 2, memory=limits[0]))
 
     SearchServer(space, tell, waiting).answer(search_of(space, 1, memory=1024.0))
-    assert [each.update.number for each in events if each.update.is_over] == [2]
-    assert 1024 < events[-1].update.state.best[1].memory <= limits[0]
+    assert [each.number for each in events if each.is_over] == [2]
+    assert 1024 < events[-1].state.best[1].memory <= limits[0]
 
 
 def test_a_question_is_answered_between_two_rounds_of_a_search(space, searched):
     first = other = searched[-1].state.front.entries[0][0]
-    events = answers_to(space, search_of(space), AskExplanation(ExplainRequest(7, first, other)))
+    events = answers_to(space, search_of(space), ExplainRequest(7, first, other))
     kinds = [type(each) for each in events]
-    assert kinds.index(PlanExplained) < len(kinds) - 1
-    assert events[kinds.index(PlanExplained)].explanation.number == 7
-    assert events[-1].update.is_over
+    assert kinds.index(PlanExplanation) < len(kinds) - 1
+    assert events[kinds.index(PlanExplanation)].number == 7
+    assert events[-1].is_over
 
 
 def test_another_search_ends_the_one_under_way(space):
     events = answers_to(space, search_of(space, 1), search_of(space, 2))
-    assert [each.update.number for each in events if each.update.is_over] == [2]
+    assert [each.number for each in events if each.is_over] == [2]
 
 
 def test_what_a_search_refuses_is_an_event(space):
-    [refused] = answers_to(space, AskSearch(SearchRequest(3, (), objective="beauty")))
+    [refused] = answers_to(space, SearchRequest(3, (), objective="beauty"))
     assert refused == SearchRefused(
         3, "There is no objective `beauty`; there are `seconds`, `memory`, `devices`, `dollars`.", refused.ways_out
     )
@@ -164,18 +162,18 @@ def test_a_process_searches_is_asked_again_and_is_ended_at_once(plan, space, her
 
     def hear(event):
         events.append(event)
-        if isinstance(event, Cancelled | PlanExplained) or (isinstance(event, SearchUpdated) and event.update.is_over):
+        if isinstance(event, Cancelled | PlanExplanation) or (isinstance(event, SearchUpdate) and event.is_over):
             over.release()
 
     process = start_searches(space, hear)
     try:
         process.send(search_of(space, within=PATIENCE))
         assert over.acquire(timeout=PATIENCE)
-        best = events[-1].update.state.best
+        best = events[-1].state.best
         assert best == here.state.best
-        process.send(AskExplanation(ExplainRequest(2, best[0])))
+        process.send(ExplainRequest(2, best[0]))
         assert over.acquire(timeout=60)
-        assert events[-1].explanation.changes
+        assert events[-1].changes
         process.send(search_of(space, 3, within=600.0))
         process.cancel()
         assert over.acquire(timeout=60)

@@ -30,11 +30,11 @@ from workbench.multimodel.training_events import (
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RUN_ENDINGS, CompileDone, Failed, RunDone, RunEvent
-from workbench.search.search_messages import AskExplanation, AskSearch, PlanExplained, SearchCommand, SearchEvent, SearchUpdated
+from workbench.search.search_messages import ExplainRequest, PlanExplanation, SearchCommand, SearchEvent, SearchRequest, SearchUpdate
 
 PLAN = Plan(build("two_layer"), "data:2", "batch:data")
 RESULTS = (RunDone, CompileDone, TrainingDone)
-SEARCHES = (AskSearch, AskExplanation, SearchUpdated, PlanExplained)  # `test_search_process` sends them
+SEARCHES = (SearchRequest, ExplainRequest, SearchUpdate, PlanExplanation)  # `test_search_process` sends them
 MESSAGES = {each for union in (RunEvent, TrainingEvent, SearchEvent, FleetCommand, SearchCommand) for each in get_args(union)}
 PLAIN = sorted(MESSAGES - {*RESULTS, *SEARCHES}, key=str)
 

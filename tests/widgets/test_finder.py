@@ -18,7 +18,7 @@ from workbench.search.explain import Counterfactual
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
-from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
+from workbench.search.search_messages import PlanExplanation, SearchClosed, SearchRefused, SearchUpdate
 from workbench.search.search_state import SearchState
 from workbench.session.plan_history import Session
 from workbench.units import format_bytes, format_seconds
@@ -67,7 +67,7 @@ class Stage:
     def update(self, process, *found, number=None, **fields):
         number = self.finder.progress.number if number is None else number
         is_over = fields.pop("is_over", False)
-        process.hear(SearchUpdated(SearchUpdate(number, state_of(*found, **fields), found, is_over)))
+        process.hear(SearchUpdate(number, state_of(*found, **fields), found, is_over))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def stage():
 
 def test_a_search_asks_the_process_of_its_space_and_follows_it_to_its_end(stage, session):
     process = stage.find(session.plan, limit="1 KiB")
-    request = process.sent[0].request
+    request = process.sent[0]
     assert (request.number, request.within, request.objective) == (1, 30.0, "seconds")
     assert list(map(str, request.requirements)) == ["at most 1.00 KiB a device"]
     assert (stage.finder.progress.phase, stage.finder.badge) == ("searching", "…")
@@ -118,7 +118,7 @@ def test_without_hardware_it_is_said_what_a_second_stands_for(stage, session):
 
 def test_a_search_for_the_fewest_devices_shows_them(stage, session):
     process = stage.find(session.plan, objective="devices")
-    process.hear(SearchUpdated(SearchUpdate(1, replace(state_of(FAST), objective="devices"), (FAST,))))
+    process.hear(SearchUpdate(1, replace(state_of(FAST), objective="devices"), (FAST,)))
     assert controls_state(stage.finder, session.plan, ())["gap"]["best"] == "best 8 devices, 1.00 s, 900 B"
 
 
@@ -221,7 +221,7 @@ def test_a_search_that_is_stopped_while_its_space_is_made_is_never_begun(session
 def test_the_same_space_is_searched_by_the_same_process_and_another_one_by_another(stage, session):
     first = stage.find(session.plan)
     assert stage.find(session.plan, limit="1 KiB") is first
-    assert [each.request.number for each in first.sent] == [1, 2]
+    assert [each.number for each in first.sent] == [1, 2]
     stage.update(first, FAST, number=1)
     assert stage.finder.progress.found == (), "an update of the search before"
     second = stage.find(session.plan, keep=True)
@@ -235,15 +235,15 @@ def test_a_question_goes_to_the_best_s_rival_and_starts_a_process_where_the_sear
     stage.finder.stop()
     stage.finder.explain("0", "")
     again = stage.runner.searches[-1]
-    request = again.sent[0].request
+    request = again.sent[0]
     assert again is not process
     assert (request.end, request.start) == (FAST[0], SMALL[0])
     stage.finder.explain("1", "")
-    assert again.sent[1].request.start == FAST[0], "for any other, from the best"
-    again.hear(PlanExplained(PlanExplanation(request.number, FAST[0], None, ())))
+    assert again.sent[1].start == FAST[0], "for any other, from the best"
+    again.hear(PlanExplanation(request.number, FAST[0], None, ()))
     assert stage.finder.progress.explanation is None, "an answer to the question before"
-    answer = PlanExplanation(again.sent[1].request.number, SMALL[0], None, ())
-    again.hear(PlanExplained(answer))
+    answer = PlanExplanation(again.sent[1].number, SMALL[0], None, ())
+    again.hear(answer)
     assert (stage.finder.progress.explanation, stage.finder.progress.asked) == (answer, 0)
     assert stage.finder.progress.phase == "stopped"
 
@@ -255,7 +255,7 @@ def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_
     question = stage.finder.progress.asked
     large = PlanCandidate("", (("data", 8),), "replicated"), Figures(0.1, 4096, 8)
     changes = tuple(Counterfactual("mesh", candidate, "", FAST[1], figures) for candidate, figures in (SMALL, WORSE, large))
-    process.hear(PlanExplained(PlanExplanation(question, FAST[0], None, changes)))
+    process.hear(PlanExplanation(question, FAST[0], None, changes))
     assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0], WORSE[0], large[0]]
     assert [each for each, _ in stage.finder.progress.front] == [FAST[0], SMALL[0]], "one is beaten, one keeps no limit"
     stage.update(process, FAST, elapsed=2.0)
@@ -264,7 +264,7 @@ def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_
 
 def test_a_plan_of_the_front_is_among_those_found_before_it_is_sent(stage, session):
     process = stage.find(session.plan)
-    process.hear(SearchUpdated(SearchUpdate(1, state_of(FAST, SMALL))))
+    process.hear(SearchUpdate(1, state_of(FAST, SMALL)))
     assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0]]
 
 

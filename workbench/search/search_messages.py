@@ -20,7 +20,7 @@ FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Search for plans that meet the requirements, planning `present` first; `until` as for `run_search`.
+    """Command: search for plans that meet the requirements, planning `present` first; `until` as for `run_search`.
 
     `within` is in seconds. `begin` is the `time.time` from which they count, so that they include starting the process.
     """
@@ -35,7 +35,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """Explain a plan: the ledger from `start` to `end`, if there is a start, and every decision of `end` changed alone."""
+    """Command: explain a plan, by the ledger from `start` to `end`, if there is a start, and every decision of `end` changed alone."""
 
     number: int
     end: PlanCandidate
@@ -45,7 +45,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True)
 class SearchUpdate:
-    """The state of a search, and the candidates planned since the last update.
+    """Event: the state of a search, and the candidates planned since the last update.
 
     `is_over` marks the last update, which has the `clash` if no plan meets the requirements.
     """
@@ -59,40 +59,12 @@ class SearchUpdate:
 
 @dataclass(frozen=True)
 class PlanExplanation:
-    """The answer to an `ExplainRequest`."""
+    """Event: the answer to an `ExplainRequest`."""
 
     number: int
     end: PlanCandidate
     ledger: Ledger | None
     changes: tuple[Counterfactual, ...]
-
-
-@dataclass(frozen=True)
-class AskSearch:
-    """Command: search."""
-
-    request: SearchRequest
-
-
-@dataclass(frozen=True)
-class AskExplanation:
-    """Command: explain a plan."""
-
-    request: ExplainRequest
-
-
-@dataclass(frozen=True)
-class SearchUpdated:
-    """Event: the state of a search changed."""
-
-    update: SearchUpdate
-
-
-@dataclass(frozen=True)
-class PlanExplained:
-    """The answer to `AskExplanation`."""
-
-    explanation: PlanExplanation
 
 
 @dataclass(frozen=True)
@@ -111,6 +83,6 @@ class SearchClosed:
     requests: int
 
 
-SearchCommand = AskSearch | AskExplanation
-SearchEvent = SearchUpdated | PlanExplained | SearchRefused | SearchClosed | Failed | Cancelled
+SearchCommand = SearchRequest | ExplainRequest
+SearchEvent = SearchUpdate | PlanExplanation | SearchRefused | SearchClosed | Failed | Cancelled
 SearchListener = Callable[[SearchEvent], None]

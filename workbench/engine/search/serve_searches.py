@@ -17,17 +17,13 @@ from workbench.search.requirement_conflicts import find_requirement_conflict
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
-    AskExplanation,
-    AskSearch,
     ExplainRequest,
     FoundEntries,
-    PlanExplained,
     PlanExplanation,
     SearchCommand,
     SearchRefused,
     SearchRequest,
     SearchUpdate,
-    SearchUpdated,
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
@@ -82,7 +78,7 @@ class UpdateSender:
 
     def _send(self, state: SearchState, found: FoundEntries) -> None:
         self._sent_at = time.perf_counter()
-        self._tell(SearchUpdated(SearchUpdate(self._number, state, found)))
+        self._tell(SearchUpdate(self._number, state, found))
 
 
 IDLE_LIMIT = 600.0  # seconds without requests after which the process ends
@@ -115,13 +111,12 @@ class SearchServer:
 
     def _answer_or_return(self, command: SearchCommand) -> SearchRequest | None:
         self.answered += 1
-        if isinstance(command, AskSearch):
-            return command.request
-        if isinstance(command, AskExplanation):
-            try:
-                self._tell(PlanExplained(self._explain(command.request)))
-            except WorkbenchError as error:
-                self._tell(SearchRefused(command.request.number, error.message, error.ways_out))
+        if isinstance(command, SearchRequest):
+            return command
+        try:
+            self._tell(self._explain(command))
+        except WorkbenchError as error:
+            self._tell(SearchRefused(command.number, error.message, error.ways_out))
         return None
 
     def _explain(self, request: ExplainRequest) -> PlanExplanation:
@@ -171,18 +166,18 @@ class SearchServer:
             return following is not None
 
         if state.best is None:
-            self._tell(SearchUpdated(SearchUpdate(number, state, updates.take_found())))
+            self._tell(SearchUpdate(number, state, updates.take_found()))
             clash = find_requirement_conflict(
                 self._space,
                 request.requirements,
                 within=min(CLASH_SECONDS, max(0.0, request.within - state.elapsed)),
                 evaluator=self._evaluator,
-                on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
+                on_clash=lambda found: self._tell(SearchUpdate(number, state, clash=found)),
                 is_cancelled=has_following,
                 is_complete=state.is_complete,
             )
         if following is None:
-            self._tell(SearchUpdated(SearchUpdate(number, state, updates.take_found(), is_over=True, clash=clash)))
+            self._tell(SearchUpdate(number, state, updates.take_found(), is_over=True, clash=clash))
         return following
 
     def _answer_waiting(self) -> SearchRequest | None:

@@ -165,8 +165,8 @@ _PLANNING_ONLY = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
 def start_searches(space: SearchSpace, on_event: SearchListener) -> Handle[int]:
     """Start a search process for a space, at low priority.
 
-    `handle.send(AskSearch(request))` sends requests, `handle.cancel()` ends it at once. `on_event` is called from a
-    thread with `SearchUpdated`, `PlanExplained` and `SearchRefused`, and finally, once, with `SearchClosed`, `Failed`
+    `handle.send(SearchRequest(...))` sends a request, `handle.cancel()` ends it at once. `on_event` is called from a
+    thread with `SearchUpdate`, `PlanExplanation` and `SearchRefused`, and finally, once, with `SearchClosed`, `Failed`
     or `Cancelled`. The space includes its traced programs, because a program that was sent cannot be traced with
     another remat policy. Raises `EngineError` if the program's functions cannot be sent.
     """

@@ -14,12 +14,11 @@ from workbench.search.requirements import Requirement, allows_candidate, allows_
 from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
     FoundEntries,
-    PlanExplained,
     PlanExplanation,
     SearchClosed,
     SearchEvent,
     SearchRefused,
-    SearchUpdated,
+    SearchUpdate,
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import CANCELLED, OUT_OF_TIME, SearchState
@@ -117,12 +116,12 @@ class FindProgress:
     def after(self, event: SearchEvent) -> "FindProgress":
         """Return the progress after one event; events of an earlier search change nothing."""
         match event:
-            case SearchUpdated(update=update) if update.number == self.number and self.phase == "searching":
+            case SearchUpdate() as update if update.number == self.number and self.phase == "searching":
                 phase = "done" if update.is_over else "searching"
                 entries = _extend(self.found, (*update.found, *update.state.front))
                 states = self._with_state(self._with_tried(update.state, self.tried))
                 return replace(self, phase=phase, states=states, found=entries, clash=update.clash)
-            case PlanExplained(explanation=explanation) if explanation.number == self.asked:
+            case PlanExplanation() as explanation if explanation.number == self.asked:
                 changes = tuple((change.candidate, change.figures) for change in explanation.changes if change.figures is not None)
                 tried, entries = _extend(self.tried, changes), _extend(self.found, changes)
                 states = self._with_state(self._with_tried(self.state, changes)) if self.state else ()

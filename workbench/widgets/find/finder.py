@@ -22,10 +22,9 @@ from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import board_plan, find_candidate, outside_decision
 from workbench.search.search_messages import (
-    AskExplanation,
-    AskSearch,
     ExplainRequest,
     SearchClosed,
+    SearchCommand,
     SearchEvent,
     SearchRequest,
 )
@@ -221,8 +220,7 @@ class Finder:
         start = self.candidate(than) if than else self._rival_of(candidate)
         question = next(self._questions)
         self.progress = self.progress.ask(question, start)
-        request = ExplainRequest(question, candidate, start, self.progress.requirements)
-        self._ask(AskExplanation(request))
+        self._ask(ExplainRequest(question, candidate, start, self.progress.requirements))
 
     def verify(self, number: str) -> None:
         """Verify a found plan with the compilers. Raises `WorkbenchError` if unknown or without a compiler."""
@@ -309,10 +307,10 @@ class Finder:
         if request.number != self.progress.number or self.progress.phase != "preparing":
             return  # stopped, or superseded by another search
         self.progress = self.progress.search(space, request.requirements, request.present)
-        self._ask(AskSearch(request))
+        self._ask(request)
         self._changed()
 
-    def _ask(self, command: AskSearch | AskExplanation) -> None:
+    def _ask(self, command: SearchCommand) -> None:
         space = self.progress.space
         if space is None or self._runner is None:
             return  # no search has produced anything to ask about

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from workbench.errors import LayoutError, unknown_name
@@ -11,140 +12,22 @@ from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, HardwareGes
 
 # All gestures: the tests run over these tuples, so that a new one is tested like the others.
 
-EDIT_GESTURES: tuple[type[Gesture], ...] = (
-    *(tensor_gestures.DropGesture, tensor_gestures.MajorGesture),
-    *(
-        tensor_gestures.OwnGesture,
-        tensor_gestures.OwnWholeGesture,
-        tensor_gestures.OpenDimGesture,
-        tensor_gestures.ByRulesGesture,
-    ),
-    *(
-        tensor_gestures.OpenGesture,
-        tensor_gestures.RoundGesture,
-        tensor_gestures.KeepOutGesture,
-        tensor_gestures.UnreducedGesture,
-    ),
-    *(tensor_gestures.GroupGesture, tensor_gestures.BarrierGesture),
-    *(tensor_gestures.PrioritizeGesture, tensor_gestures.UngroupGesture, tensor_gestures.UnbarGesture),
-    *(tensor_gestures.WholeGesture, tensor_gestures.RenameDimGesture),
-    *(
-        setup_gestures.ResizeGesture,
-        setup_gestures.AddAxisGesture,
-        setup_gestures.RemoveAxisGesture,
-        setup_gestures.RenameAxisGesture,
-        setup_gestures.ShiftAxisGesture,
-    ),
-    *(
-        setup_gestures.OrderAxesGesture,
-        setup_gestures.HardwareGesture,
-        setup_gestures.AxisAssignmentGesture,
-        setup_gestures.MendGesture,
-    ),
-    *(stage_gestures.MakePipelineGesture, stage_gestures.RemovePipelineGesture, stage_gestures.StagesGesture),
-    *(stage_gestures.MicroBatchesGesture, stage_gestures.ChunksGesture, stage_gestures.ScheduleGesture),
-    *(
-        stage_gestures.StageRematGesture,
-        stage_gestures.EngineGesture,
-        stage_gestures.StageAxisGesture,
-        stage_gestures.BoundaryGesture,
-    ),
-    *(stage_gestures.BalanceTimeGesture, stage_gestures.BalanceMemoryGesture, stage_gestures.BucketsGesture),
-    *(setup_gestures.RecipeGesture, setup_gestures.TracedAsGesture),
-)
+
+def _defined_in(*modules: ModuleType) -> tuple[type[Gesture], ...]:
+    """Return the gestures that a page sends, without their common bases, in the order of their definitions."""
+    defined = ((module.__name__, value) for module in modules for value in vars(module).values() if isinstance(value, type))
+    kinds = (kind for module, kind in defined if issubclass(kind, Gesture) and kind.__module__ == module)
+    return tuple(kind for kind in kinds if kind.verb and bool(kind.apart_by) == bool(kind.apart))
+
+
+ALL_GESTURES = _defined_in(tensor_gestures, setup_gestures, stage_gestures, view_gestures, panel_gestures, start_gestures)
+EDIT_GESTURES = tuple(kind for kind in ALL_GESTURES if issubclass(kind, EditGesture))
 """Gestures that request another plan."""
-BOARD_GESTURES: tuple[type[Gesture], ...] = (
-    *EDIT_GESTURES,
-    *(
-        view_gestures.UndoGesture,
-        view_gestures.RedoGesture,
-        view_gestures.HistoryGesture,
-        view_gestures.GoGesture,
-        view_gestures.NamePlanGesture,
-    ),
-    *(
-        view_gestures.PinGesture,
-        view_gestures.ComparePlansGesture,
-        view_gestures.SwapPlansGesture,
-        view_gestures.StopComparingGesture,
-    ),
-    *(
-        view_gestures.SaveGesture,
-        view_gestures.OpenFileGesture,
-        view_gestures.ExportGesture,
-        view_gestures.LinkGesture,
-        view_gestures.CloseSheetGesture,
-    ),
-    *(
-        setup_gestures.RecipesGesture,
-        setup_gestures.RecipeAxisGesture,
-        setup_gestures.TryEditsGesture,
-        setup_gestures.DecideGesture,
-        tensor_gestures.TakeGesture,
-        tensor_gestures.PreviewGesture,
-    ),
-    *(
-        view_gestures.TabGesture,
-        view_gestures.SelectGesture,
-        view_gestures.FoldGesture,
-        view_gestures.WhyGesture,
-        view_gestures.TryBoundaryGesture,
-    ),
-    *(
-        view_gestures.StepGesture,
-        view_gestures.WeighGesture,
-        view_gestures.FewestGesture,
-        view_gestures.ExpandGesture,
-        view_gestures.MomentGesture,
-        view_gestures.PictureGesture,
-        view_gestures.ShowStageGesture,
-    ),
-    *(
-        view_gestures.RunGesture,
-        view_gestures.CancelGesture,
-        view_gestures.CompileGesture,
-        view_gestures.CancelCompilationGesture,
-        view_gestures.CalibrateGesture,
-        view_gestures.CancelCalibrationGesture,
-        view_gestures.CompileAtRestGesture,
-    ),
-    *(
-        panel_gestures.FindGesture,
-        panel_gestures.StopFindingGesture,
-        panel_gestures.ChooseFoundGesture,
-        panel_gestures.TakeFoundGesture,
-    ),
-    *(
-        panel_gestures.ExplainFoundGesture,
-        panel_gestures.VerifyFoundGesture,
-        panel_gestures.StopVerifyingGesture,
-        panel_gestures.RelaxGesture,
-        panel_gestures.PinChoiceGesture,
-    ),
-    *(panel_gestures.QuestionGesture, panel_gestures.StartQuestionGesture, panel_gestures.AnswerGesture),
-    *(
-        start_gestures.NewPlanGesture,
-        start_gestures.ChooseModelGesture,
-        start_gestures.StartFileGesture,
-        start_gestures.ChooseMachinesGesture,
-        start_gestures.OpenLayoutGesture,
-        start_gestures.StopStartGesture,
-        start_gestures.ForgetLessonsGesture,
-    ),
-    *(start_gestures.SizeModelGesture, start_gestures.StopSizingGesture, start_gestures.ConfirmNamesGesture),
-    *(view_gestures.DismissGesture, view_gestures.RefreshGesture),
-)
+BOARD_GESTURES = tuple(kind for kind in ALL_GESTURES if not issubclass(kind, panel_gestures.FleetGesture))
 """Gestures of the board over one plan."""
-FLEET_GESTURES: tuple[type[Gesture], ...] = (
-    *(panel_gestures.PolicyGesture, panel_gestures.MemoryGesture, panel_gestures.BudgetGesture, panel_gestures.DevicesGesture),
-    panel_gestures.FleetHardwareGesture,
-    *(panel_gestures.TimeUnitsGesture, panel_gestures.CancelTimingGesture, panel_gestures.StopModelGesture),
-    *(panel_gestures.RereadGesture, panel_gestures.LeaveGesture, panel_gestures.ReturnGesture),
-    *(view_gestures.RunGesture, view_gestures.CancelGesture, view_gestures.RefreshGesture),
-    view_gestures.PictureGesture,
-)
+_OF_BOTH_BOARDS = (view_gestures.RunGesture, view_gestures.CancelGesture, view_gestures.RefreshGesture, view_gestures.PictureGesture)
+FLEET_GESTURES = (*(kind for kind in ALL_GESTURES if issubclass(kind, panel_gestures.FleetGesture)), *_OF_BOTH_BOARDS)
 """Gestures of the board over a fleet."""
-ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))
 
 
 Members = tuple[type[Gesture], ...]
