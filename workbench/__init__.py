@@ -55,42 +55,30 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULE_OF = {
-    "from_equinox": "workbench.adapters",
-    "from_flax": "workbench.adapters",
-    "from_haiku": "workbench.adapters",
-    "from_keras": "workbench.adapters",
-    "from_torch": "workbench.adapters",
-    "Workbench": "workbench.app.notebook.board_cell",
-    "FleetBoard": "workbench.app.notebook.fleet_cell",
-    "Layout": "workbench.core.layout",
-    "Mesh": "workbench.core.mesh",
-    "Offload": "workbench.core.offload",
-    "Precision": "workbench.core.precision",
-    "Program": "workbench.core.program",
-    "Reference": "workbench.core.program",
-    "Remat": "workbench.core.remat",
-    "Sharding": "workbench.core.sharding",
-    "WorkbenchError": "workbench.errors",
-    "Exercise": "workbench.exercises.exercise",
-    "Plan": "workbench.public_plan",
-    "plan_config": "workbench.public_plan",
-    "Measurement": "workbench.reports.measurement",
-    "Report": "workbench.reports.report",
-    "Session": "workbench.session.plan_history",
-    "connect": "workbench.team_client",
-    "checkpoint_name": "workbench.tracing",
-    "layer": "workbench.tracing",
-    "micro_batch_weight": "workbench.tracing",
-    "moving_average": "workbench.tracing",
-    "optimizer": "workbench.tracing",
-    "scanned_loss": "workbench.tracing",
-    "sequential_loss": "workbench.tracing",
-    "trace": "workbench.tracing",
-    "trace_inference": "workbench.tracing",
-    "trace_step": "workbench.tracing",
-    "trace_training": "workbench.tracing",
+_NAMES_IN = {
+    "workbench.adapters": "from_equinox from_flax from_haiku from_keras from_torch",
+    "workbench.app.notebook.board_cell": "Workbench",
+    "workbench.app.notebook.fleet_cell": "FleetBoard",
+    "workbench.core.layout": "Layout",
+    "workbench.core.mesh": "Mesh",
+    "workbench.core.offload": "Offload",
+    "workbench.core.precision": "Precision",
+    "workbench.core.program": "Program Reference",
+    "workbench.core.remat": "Remat",
+    "workbench.core.sharding": "Sharding",
+    "workbench.errors": "WorkbenchError",
+    "workbench.exercises.exercise": "Exercise",
+    "workbench.public_plan": "Plan plan_config",
+    "workbench.reports.measurement": "Measurement",
+    "workbench.reports.report": "Report",
+    "workbench.session.plan_history": "Session",
+    "workbench.team_client": "connect",
+    "workbench.tracing": (
+        "checkpoint_name layer micro_batch_weight moving_average optimizer scanned_loss sequential_loss "
+        "trace trace_inference trace_step trace_training"
+    ),
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 """The module of each exported name, imported on first use: the process that serves a team's pages imports
 this package, and neither JAX nor a user interface."""
 __all__ = ["load", "models", *_MODULE_OF]  # noqa: PLE0604 - names, which docs/reference/python.md documents one by one

@@ -32,35 +32,22 @@ if TYPE_CHECKING:
     from workbench.engine.worker.submit_jobs import start_timing as start_timing
     from workbench.engine.worker.submit_jobs import why_not_compiled as why_not_compiled
 
-_MODULE_OF = {
-    "prepare_searches": "workbench.engine.worker.submit_jobs",
-    "start_searches": "workbench.engine.worker.submit_jobs",
-    "WarmWorker": "workbench.engine.partitioner.partitioner_client",
-    "partition_plan": "workbench.engine.partitioner.plan_partitioning",
-    "shared_worker": "workbench.engine.partitioner.partitioner_client",
-    "start_partition": "workbench.engine.partitioner.plan_partitioning",
-    "open_answerer": "workbench.engine.search.choose_answerer",
-    "calibrate": "workbench.engine.spmd.calibrate",
-    "calibrate_here": "workbench.engine.spmd.calibrate",
-    "argument_specs": "workbench.engine.spmd.compiled_step",
-    "count_processes": "workbench.engine.spmd.device_mesh",
-    "start_distributed": "workbench.engine.spmd.device_mesh",
-    "execute": "workbench.engine.spmd.execute_plan",
-    "kept_calibration": "workbench.engine.spmd.kept_calibration",
-    "add_model_command": "workbench.engine.worker.job_payload",
-    "attached_hardware": "workbench.engine.worker.submit_jobs",
-    "compile_plan": "workbench.engine.worker.submit_jobs",
-    "measure_units": "workbench.engine.worker.submit_jobs",
-    "prepare_compile": "workbench.engine.worker.submit_jobs",
-    "run_fleet": "workbench.engine.worker.submit_jobs",
-    "run_plan": "workbench.engine.worker.submit_jobs",
-    "start_calibration": "workbench.engine.worker.submit_jobs",
-    "start_compile": "workbench.engine.worker.submit_jobs",
-    "start_fleet": "workbench.engine.worker.submit_jobs",
-    "start_run": "workbench.engine.worker.submit_jobs",
-    "start_timing": "workbench.engine.worker.submit_jobs",
-    "why_not_compiled": "workbench.engine.worker.submit_jobs",
+_NAMES_IN = {
+    "workbench.engine.partitioner.partitioner_client": "shared_worker WarmWorker",
+    "workbench.engine.partitioner.plan_partitioning": "partition_plan start_partition",
+    "workbench.engine.search.choose_answerer": "open_answerer",
+    "workbench.engine.spmd.calibrate": "calibrate calibrate_here",
+    "workbench.engine.spmd.compiled_step": "argument_specs",
+    "workbench.engine.spmd.device_mesh": "count_processes start_distributed",
+    "workbench.engine.spmd.execute_plan": "execute",
+    "workbench.engine.spmd.kept_calibration": "kept_calibration",
+    "workbench.engine.worker.job_payload": "add_model_command",
+    "workbench.engine.worker.submit_jobs": (
+        "attached_hardware compile_plan measure_units prepare_compile prepare_searches run_fleet run_plan "
+        "start_calibration start_compile start_fleet start_run start_searches start_timing why_not_compiled"
+    ),
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 """Module of each exported name."""
 
 

@@ -87,7 +87,7 @@ def shorten_program(program: Program) -> ShortenedProgram | None:
 def _shorten(source: ir.Module, structure: Structure) -> ShortenedProgram | None:
     few = source.operation.clone()
     ops = list(operations_below(main_function(few)))
-    operands = _operands(structure)
+    operands = [[structure.values[operand].maker for operand in op.operands] for op in structure.ops]
     if (layers := find_layers(_kinds(ops, structure), operands)) is None or (results := _result_pairs(layers, operands[-1])) is None:
         return None
     _remove_middle_layers(ops, layers, operands)
@@ -97,10 +97,6 @@ def _shorten(source: ir.Module, structure: Structure) -> ShortenedProgram | None
     return ShortenedProgram(
         whole, few, tuple(_find_like(layers, i) for i in stay), _group_alike(layers, stay), _argument_pairs(layers, structure), results
     )
-
-
-def _operands(structure: Structure) -> Operands:
-    return [[structure.values[operand].maker for operand in op.operands] for op in structure.ops]
 
 
 def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:

@@ -140,7 +140,7 @@ def _try(
 
 
 def ledger_text(ledger: Ledger) -> str:
-    rows = [(_line_text(line.before, line.after), _signed(line.seconds, "s"), _signed(line.memory, "B")) for line in ledger.lines]
+    rows = [(f"{line.before} → {line.after}", _signed(line.seconds, "s"), _signed(line.memory, "B")) for line in ledger.lines]
     ends = [
         ("from " + str(ledger.start), format_seconds(ledger.start_figures.seconds), format_bytes(int(ledger.start_figures.memory))),
         *rows,
@@ -156,10 +156,6 @@ def counterfactual_text(counterfactual: Counterfactual, base: Figures) -> str:
     change = f"{_signed(counterfactual.figures.seconds - base.seconds, 's')}, {_signed(counterfactual.figures.memory - base.memory, 'B')}"
     broken = f"; it violates {' and '.join(counterfactual.breaks)}" if counterfactual.breaks else ""
     return f"with {counterfactual.change}: {change}{broken}"
-
-
-def _line_text(before: str, after: str) -> str:
-    return f"{before} → {after}"
 
 
 def _signed(value: float, unit: str) -> str:

@@ -95,7 +95,7 @@ def make_space(
         tuple(axis for axis in names if (axis != "stage" or batch) and (axis != "data" or _has_examples(start))),
         _choose_layouts(start, names, choices, layouts),
         programs,
-        tuple(zero for zero in zeros if zero == NO_ZERO or _can_share(plan.program)),
+        tuple(zero for zero in zeros if zero == NO_ZERO or any(tensor.role is Role.OPTIMIZER_STATE for tensor in plan.program.arguments)),
         (*dict.fromkeys(traced.remat for traced, _ in programs), *(partly if is_staged else ())),
         tuple(schedules) if is_staged else (),
         batch,
@@ -151,10 +151,6 @@ def _has_examples(plan: Plan) -> bool:
     except WorkbenchError as error:
         return "one device" in error.message
     return True
-
-
-def _can_share(program: Program) -> bool:
-    return any(tensor.role is Role.OPTIMIZER_STATE for tensor in program.arguments)
 
 
 def _axes_of_statements(plan: Plan) -> tuple[str, ...]:

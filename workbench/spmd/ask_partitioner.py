@@ -117,11 +117,7 @@ def _scatter_sum(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iter
     part = collective.payload // parts
     yield found._replace(collective=replace(collective, kind="reduce-scatter", axes=scatter_axes, result=part))
     if rest := tuple(axis for axis in collective.axes if axis not in scatter_axes):
-        yield found._replace(collective=_reduce_part(collective, rest, part))
-
-
-def _reduce_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) -> PartitionedCollective:
-    return replace(sent, axes=axes, payload=part, result=part, frees_operand=True)
+        yield found._replace(collective=replace(collective, axes=rest, payload=part, result=part, frees_operand=True))
 
 
 def _count_parts(found: LocatedCollective) -> int:

@@ -59,7 +59,7 @@ def _scale_by_eight_bit_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e
         del params
         count = state.count + 1
         changes, first, second = [], [], []
-        moments = zip(*(_leaves(gradients, each) for each in state[1:]), strict=True)
+        moments = zip(*(jax.tree.structure(gradients).flatten_up_to(each) for each in state[1:]), strict=True)
         for gradient, (codes, scale, root_codes, root_scale) in zip(jax.tree.leaves(gradients), moments, strict=True):
             exact = gradient.astype(jnp.float32)
             mu = b1 * _dequantize(codes, scale) + (1 - b1) * exact
@@ -72,11 +72,6 @@ def _scale_by_eight_bit_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e
         return jax.tree.unflatten(jax.tree.structure(gradients), changes), new
 
     return optax.GradientTransformation(init, update)
-
-
-def _leaves(like: Any, tree: Any) -> list[Any]:
-    """The leaves of a state tree; `None` for a parameter without a scale."""
-    return jax.tree.structure(like).flatten_up_to(tree)
 
 
 def _trees(like: Any, pairs: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -103,7 +103,7 @@ def _frozen_leaves(paths: Sequence[str], trained: str) -> frozenset[int]:
 
 def _verify_differentiable(params: "Leaves", frozen: Collection[int]) -> None:
     leaves = enumerate(zip(params.paths, params.specs, strict=True))
-    integers = [(path, spec) for i, (path, spec) in leaves if i not in frozen and not _is_inexact(spec)]
+    integers = [(path, spec) for i, (path, spec) in leaves if i not in frozen and not jax.dtypes.issubdtype(spec.dtype, jax.numpy.inexact)]
     if integers:
         path, spec = integers[0]
         more = f", and {len(integers) - 1} more are not floats" if len(integers) > 1 else ""
@@ -111,10 +111,6 @@ def _verify_differentiable(params: "Leaves", frozen: Collection[int]) -> None:
             f"`{path}` is {spec.dtype}{list(spec.shape)}{more}; a parameter has a gradient, so it must be floating-point.",
             ["give it in the batch", "bind it with functools.partial or a closure", 'make it one, `.astype("float32")`'],
         )
-
-
-def _is_inexact(spec: jax.ShapeDtypeStruct) -> bool:
-    return jax.dtypes.issubdtype(spec.dtype, jax.numpy.inexact)
 
 
 def with_loss(program: Program, loss: Callable[..., Any]) -> Program:

@@ -110,7 +110,7 @@ def memory_text(report: Report, charts: Sequence[MemoryTier], listed: int) -> st
             (
                 name,
                 "".join(_LEVELS[ceil(8 * column[number] / (chart.most or 1))] for _, column in shown).rstrip(),
-                _peak_text(chart, number),
+                format_bytes(max(column[number] for column in chart.values)),
             )
             for number, (name, _) in enumerate(chart.series)
         ]
@@ -124,10 +124,6 @@ def memory_text(report: Report, charts: Sequence[MemoryTier], listed: int) -> st
     if room := capacity_near_peak(report, charts):
         sections.append(f"One device has {format_bytes(room)}.")
     return "\n\n".join(sections)
-
-
-def _peak_text(chart: MemoryTier, number: int) -> str:
-    return format_bytes(max(column[number] for column in chart.values))
 
 
 def headline(chart: MemoryTier) -> str:

@@ -98,7 +98,7 @@ def _compile(
         with stages.stage("compiling"):
             return compile_pipeline(plan, target, stages.say, options)
     with stages.stage("lowering"):
-        step = lower_step(_as_run(plan, target), target.mesh)
+        step = lower_step(spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan, target.mesh)
         key = _key(plan, target, step, options) if keep else ""
     if keep and (cached := compile_cache.load(key)):
         return replace(reread_stored(key, *cached, plan.mesh, target.clock), target=target.name), partial(module_text, cached[1])
@@ -122,10 +122,6 @@ def _compile(
         if keep:
             compile_cache.store(key, compiled, serialized)
     return compiled, executable.as_text
-
-
-def _as_run(plan: Plan, target: Target) -> Plan:
-    return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:

@@ -281,7 +281,7 @@ def _infer_kind(module: HloModule, computation: Computation, permute: HloInstruc
     source = _find_source(module, computation, permute)
     return (
         "reduce-scatter"
-        if source is not None and (_is_zeros(source) or _has_received_operand(module, computation, source))
+        if source is not None and (source.opcode in _ZEROS or _has_received_operand(module, computation, source))
         else "all-gather"
     )
 
@@ -306,10 +306,6 @@ def _follow_operand(computation: Computation, instruction: HloInstruction) -> Hl
         is_loop = root is not None and root.opcode == "tuple" and root.shape == operand.shape
         return computation[root.operands[instruction.element]] if root and is_loop else operand
     return operand
-
-
-def _is_zeros(source: HloInstruction) -> bool:
-    return source.opcode in _ZEROS
 
 
 def _has_received_operand(module: HloModule, computation: Computation, source: HloInstruction) -> bool:

@@ -113,17 +113,12 @@ def assign(gates: Any, config: MixtureConfig) -> tuple[Any, Any]:
     """The largest weights per sequence and expert, and their tokens: float32 and int32 [batch, experts, capacity]."""
     gates = jnp.swapaxes(gates, 1, 2)
     tokens = checkpoint_name(_largest(jax.lax.stop_gradient(gates), config.capacity), "tokens")
-    return _take_gates(gates, tokens), tokens
+    return jax.vmap(jax.vmap(_gather_rows))(gates, tokens), tokens
 
 
 def _take_tokens(x: Any, tokens: Any) -> Any:
     """Rows of x [batch, seq, d_model] at `tokens`: [batch, experts, capacity, d_model]."""
     return jax.vmap(_gather_rows)(x, tokens)
-
-
-def _take_gates(gates: Any, tokens: Any) -> Any:
-    """Values of gates [batch, experts, seq] at `tokens`: [batch, experts, capacity]."""
-    return jax.vmap(jax.vmap(_gather_rows))(gates, tokens)
 
 
 def _gather_rows(values: Any, at: Any) -> Any:

@@ -71,7 +71,7 @@ def memory_over_time(
     nodes = tuple(_node_memory(points, usage, count) for usage, count in zip(usages, strategies, strict=True))
     always = MemoryOverTime((_node_memory(points, {at: np.array([amount]) for at, amount in base.items()}, 1),), np.zeros(len(points) - 1))
     memory = MemoryOverTime(nodes, limit - always.profile(np.zeros(1, np.int64)))
-    return _without_repetition(_at_times(memory, _can_bind(memory)))
+    return _without_repetition(_at_times(memory, memory.totals([node.usages.max(0) for node in memory.nodes]) > memory.left))
 
 
 def _node_memory(points: Ints, usages: Mapping[Interval, Floats], strategies: int) -> NodeMemory:
@@ -79,10 +79,6 @@ def _node_memory(points: Ints, usages: Mapping[Interval, Floats], strategies: in
         return NodeMemory(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((strategies, 0)))
     starts, ends = np.searchsorted(points, np.array(list(usages))).T
     return NodeMemory(starts, ends, np.stack(list(usages.values()), 1))
-
-
-def _can_bind(memory: MemoryOverTime) -> Mask:
-    return memory.totals([node.usages.max(0) for node in memory.nodes]) > memory.left
 
 
 def _without_repetition(memory: MemoryOverTime) -> MemoryOverTime:

@@ -10,7 +10,6 @@ from itertools import islice, pairwise
 
 from workbench.core.layout import Layout
 from workbench.core.path_patterns import find_parameter, matches, operations_at
-from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
@@ -146,17 +145,13 @@ def _compose(layouts: Sequence[StagedProgram], chosen: Assignment, starts: Seque
         return None
     plans = [layouts[number].plan for number in chosen]
     network = layouts[0].network
-    spec = _with_boundaries(layouts[0].spec, network.paths, starts)
+    spec = replace(layouts[0].spec, boundaries=tuple(network.paths[start] for start in starts))
     try:
         plan = plans[0].updated(layout=compose_layout(plans, network, starts), pipeline=spec)
         costs_less = _costs_less(plan, [layouts[number] for number in dict.fromkeys(chosen)])
         return None if costs_less else (plan, evaluate_plan(plan))
     except WorkbenchError:
         return None
-
-
-def _with_boundaries(spec: PipelineSpec, paths: Sequence[str], starts: Sequence[int]) -> PipelineSpec:
-    return replace(spec, boundaries=tuple(paths[start] for start in starts))
 
 
 def _costs_less(plan: Plan, layouts: Sequence[StagedProgram]) -> bool:

@@ -83,7 +83,7 @@ class RematScopes:
 
 def layers_in(closed: Any) -> RematScopes:
     """The layers, names and scopes in a function's jaxpr."""
-    marked = _has_marks(closed.jaxpr)
+    marked = any(_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything for eqn, _ in equations_below(closed.jaxpr))
     scopes = RematScopes(marked=marked)
     _collect_scopes(closed.jaxpr, scopes, "")
     return scopes
@@ -120,10 +120,6 @@ def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
             found.names[eqn.params["name"]] = None
         for inner in jaxprs_in(eqn):
             _collect_scopes(inner, found, path)
-
-
-def _has_marks(jaxpr: Any) -> bool:
-    return any(_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything for eqn, _ in equations_below(jaxpr))
 
 
 def _is_checkpoint(eqn: Any) -> bool:

@@ -100,7 +100,7 @@ def source_line(eqn: Any) -> str:
 
 def calls_library(eqn: Any) -> bool:
     """Return whether an equation calls a library's jitted function, whose inner lines are those of its first caller."""
-    filename = _filename_of_callee(eqn)
+    filename = eqn.params["jaxpr"].jaxpr.debug_info.func_filename if eqn.primitive.name in JITTED else None
     return filename is not None and is_library(filename)
 
 
@@ -140,10 +140,6 @@ def rewrite_inside(eqn: Any, rewrite: Callable[[Any], Any]) -> Any:
         return rewrite(value) if isinstance(value, jex_core.Jaxpr) else value
 
     return eqn.replace(params={name: rewrite_value(value) for name, value in eqn.params.items()})
-
-
-def _filename_of_callee(eqn: Any) -> str | None:
-    return eqn.params["jaxpr"].jaxpr.debug_info.func_filename if eqn.primitive.name in JITTED else None
 
 
 def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:

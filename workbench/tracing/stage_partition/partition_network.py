@@ -92,7 +92,7 @@ def partition_network(network: Network, starts: Sequence[int], shared: str = "re
     crossing = {var: stages for var, stages in readers.items() if stages != {stage_of[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
     values = tuple(
-        StageValue(var.aval, stage_of[var], tuple(sorted(stages - {stage_of[var]})), _is_float(var.aval))
+        StageValue(var.aval, stage_of[var], tuple(sorted(stages - {stage_of[var]})), bool(jnp.issubdtype(var.aval.dtype, jnp.inexact)))
         for var, stages in crossing.items()
     )
     bounds = [0, *starts, len(network.paths)]
@@ -178,10 +178,6 @@ def _weigh_loss(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable
         return [loss * weight, weight]
 
     return run
-
-
-def _is_float(aval: Any) -> bool:
-    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
 def starts_at(network: Network, boundaries: Sequence[str]) -> tuple[int, ...]:

@@ -94,8 +94,4 @@ def _names(parts: Sequence[TimelinePart]) -> dict[tuple[str, str, float], None]:
 
 
 def _styles(parts: Sequence[TimelinePart]) -> tuple[SpanStyle, ...]:
-    return tuple(SpanStyle(_label(name, path), name, path, weight) for name, path, weight in _names(parts))
-
-
-def _label(name: str, path: str) -> str:
-    return "/".join(path.split("/")[-2:]) or name
+    return tuple(SpanStyle("/".join(path.split("/")[-2:]) or name, name, path, weight) for name, path, weight in _names(parts))

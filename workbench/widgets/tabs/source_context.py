@@ -21,7 +21,7 @@ def source_state(report: Report, selected: str) -> dict[str, Any] | None:
     """Return ten lines around the selection's line, `None` without one; `linked` paths come from that line."""
     if not selected:
         return None
-    lines = set(_lines(report))
+    lines = {source for _, source in _records(report) if source}
     is_line = selected in lines
     line = selected if is_line else _line_of(report, selected)
     if not line:
@@ -43,10 +43,6 @@ def _records(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((record.path, record.source) for record in report.kernel_costs)
     yield from ((record.path, record.source) for record in report.collectives)
     yield from ((record.path, record.source) for record in report.plan.program.operations)
-
-
-def _lines(report: Report) -> Iterator[str]:
-    return (source for _, source in _records(report) if source)
 
 
 def _line_of(report: Report, selected: str) -> str:
