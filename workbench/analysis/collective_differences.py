@@ -7,27 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from workbench.analysis.difference_causes import (
-    BORDERS,
-    COMBINED,
-    FOLDED,
-    GATHERED_AGAIN,
-    HOISTED,
-    KEPT,
-    LOOKED_UP,
-    NARROWED,
-    NOT_PARTITIONED,
-    NOT_SENT,
-    OTHERWISE,
-    PADDED,
-    REWRITTEN,
-    SPLIT,
-    TOO_FINE,
-    UNEXPLAINED,
-    WIDENED,
-    WINDOWED,
-    Cause,
-)
+from workbench.analysis import difference_causes as causes
 from workbench.core.sharding import base_axis
 from workbench.reports.collective import Collective, collective_class
 from workbench.reports.compiled import Compiled, CompiledCollective
@@ -60,7 +40,7 @@ class Difference:
     source: str
     predicted: int
     compiled: int
-    cause: Cause
+    cause: causes.Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +67,7 @@ def explain_collectives(report: Report, compiled: Compiled) -> tuple[Difference,
     thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
     fine = [*_explain_too_fine(ours, thin, is_ours=True), *_explain_too_fine(theirs, thin, is_ours=False)]
     pairs = list(_pair_leftovers(ours, theirs, narrows="cpu" not in compiled.target.lower()))
-    otherwise = {_path_tail(each.path) for each in pairs if each.cause is OTHERWISE}
+    otherwise = {_path_tail(each.path) for each in pairs if each.cause is causes.OTHERWISE}
     has_loops = any(each.kind == "while" for each in report.plan.program.operations)
     found = [*fine, *pairs, *_explain_leftovers(ours, theirs, otherwise, has_loops=has_loops)]
     found.sort(key=lambda each: -abs(each.predicted - each.compiled))
@@ -166,21 +146,21 @@ def _pair_leftovers(ours: list[_Item], theirs: list[_Item], *, narrows: bool) ->
                 yield _make_difference(item_to_match, sum(item.total for item in our_items), sum(item.total for item in their_items), cause)
 
 
-_Match = tuple[list[_Item], list[_Item], Cause] | None
+_Match = tuple[list[_Item], list[_Item], causes.Cause] | None
 
 
 def _match_combined(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
     """Match all leftovers of one kind over equal axes with equal bytes: combined before sending."""
     our_items, their_items = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
     planned, found = (sum(item.total for item in side) for side in (our_items, their_items))
-    return (our_items, their_items, COMBINED) if their_items and planned == found else None
+    return (our_items, their_items, causes.COMBINED) if their_items and planned == found else None
 
 
 def _match_widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     if each.kind != "reduce":
         return None
     match = _find_first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
-    return ([each], [match], WIDENED) if match else None
+    return ([each], [match], causes.WIDENED) if match else None
 
 
 def _match_padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
@@ -197,12 +177,12 @@ def _match_padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
         return None
     shift = ("collective-permute", each.axes, each.count, "")
     shifts = [item for item in theirs if (item.kind, item.axes, item.count, item.path) == shift]
-    return [each], [wide, *(item for item in shifts if item.payload <= wide.payload - each.payload)], PADDED
+    return [each], [wide, *(item for item in shifts if item.payload <= wide.payload - each.payload)], causes.PADDED
 
 
 def _match_narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     match = _find_first(theirs, lambda item: (item.axes, item.kind, 2 * item.payload) == (each.axes, each.kind, each.payload))
-    return ([each], [match], NARROWED) if match and each.kind == "collective-permute" else None
+    return ([each], [match], causes.NARROWED) if match and each.kind == "collective-permute" else None
 
 
 def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
@@ -212,7 +192,7 @@ def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Ma
         return None
     our_items = [item for item in ours if item.path == each.path]
     their_items = [item for item in theirs if item.path.rpartition("/")[0] == each.path.rpartition("/")[0] and item.axes == each.axes]
-    return (our_items, their_items, REWRITTEN) if their_items else None
+    return (our_items, their_items, causes.REWRITTEN) if their_items else None
 
 
 def _match_split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
@@ -221,7 +201,7 @@ def _match_split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
         return None
     by_axis = {item.axes: item for item in theirs if (item.kind, item.payload) == (each.kind, each.payload) and len(item.axes) == 1}
     reductions = [by_axis[axis,] for axis in each.axes if (axis,) in by_axis]
-    return ([each], reductions, SPLIT) if len(reductions) == len(each.axes) else None
+    return ([each], reductions, causes.SPLIT) if len(reductions) == len(each.axes) else None
 
 
 def _match_folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
@@ -233,13 +213,13 @@ def _match_folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match
             our_items = [
                 item for item in ours if item.kind == "reduce" and item.payload == each.payload and set(item.axes) < set(wide.axes)
             ]
-            return our_items, [wide], FOLDED
+            return our_items, [wide], causes.FOLDED
     return None
 
 
 def _match_other_path(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     match = _find_first(theirs, lambda item: item.path == each.path and bool(set(item.axes) & set(each.axes)))
-    return ([each], [match], OTHERWISE) if match else None
+    return ([each], [match], causes.OTHERWISE) if match else None
 
 
 def _find_first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item | None:
@@ -249,7 +229,7 @@ def _find_first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item 
 def _explain_too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
     for item_in_scope in [item for item in items if _scope(item.path) in thin]:
         items.remove(item_in_scope)
-        yield _make_difference(item_in_scope, item_in_scope.total if is_ours else 0, 0 if is_ours else item_in_scope.total, TOO_FINE)
+        yield _make_difference(item_in_scope, item_in_scope.total if is_ours else 0, 0 if is_ours else item_in_scope.total, causes.TOO_FINE)
 
 
 def _explain_leftovers(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
@@ -264,24 +244,24 @@ def _scope(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _cause_of_missing(each: _Item, *, has_loops: bool) -> Cause:
+def _cause_of_missing(each: _Item, *, has_loops: bool) -> causes.Cause:
     if _is_operation_in(each, _LOOKUP_OPS):
-        return LOOKED_UP
+        return causes.LOOKED_UP
     if each.kind == "collective-permute" and _is_operation_in(each, _SHIFT_OPS):
-        return BORDERS
-    return HOISTED if has_loops and each.count > 1 else KEPT if each.kind == "all-gather" else NOT_SENT
+        return causes.BORDERS
+    return causes.HOISTED if has_loops and each.count > 1 else causes.KEPT if each.kind == "all-gather" else causes.NOT_SENT
 
 
-def _cause_of_extra(each: _Item, resharded: set[str]) -> Cause:
+def _cause_of_extra(each: _Item, resharded: set[str]) -> causes.Cause:
     if _is_operation_in(each, _UNPARTITIONED_OPS):
-        return NOT_PARTITIONED
+        return causes.NOT_PARTITIONED
     if _path_tail(each.path) in resharded:
-        return OTHERWISE
+        return causes.OTHERWISE
     if _is_operation_in(each, _SHIFT_OPS):
-        return BORDERS
+        return causes.BORDERS
     if _is_operation_in(each, _LOOKUP_OPS):
-        return LOOKED_UP
-    return GATHERED_AGAIN if each.kind == "all-gather" else UNEXPLAINED
+        return causes.LOOKED_UP
+    return causes.GATHERED_AGAIN if each.kind == "all-gather" else causes.UNEXPLAINED
 
 
 def _path_tail(path: str, parts: int | None = 2) -> str:
@@ -294,17 +274,17 @@ def _is_operation_in(each: _Item, words: Iterable[str]) -> bool:
     return any(word in name for word in words for name in names)
 
 
-def _make_difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:
+def _make_difference(each: _Item, predicted: int, compiled: int, cause: causes.Cause) -> Difference:
     return Difference(each.axes, each.kind, each.path, each.source, predicted, compiled, cause)
 
 
 def _list_other_forms(compiled: Compiled) -> Iterator[Difference]:
-    forms: dict[tuple[Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
+    forms: dict[tuple[causes.Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
     for collective in compiled.collectives:
         if collective.part_of and collective.part_of != collective.kind:
-            forms[WINDOWED, collective.axes, collective.part_of].append(collective)
+            forms[causes.WINDOWED, collective.axes, collective.part_of].append(collective)
         elif len(collective.parts) > 1:
-            forms[COMBINED, collective.axes, collective.kind].append(collective)
+            forms[causes.COMBINED, collective.axes, collective.kind].append(collective)
     for (cause, axes, kind), group in forms.items():
         total = sum(collective.total_payload for collective in group)
         yield Difference(axes, kind, group[0].path, group[0].source, total, total, cause)

@@ -9,21 +9,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from workbench.analysis import difference_causes as causes
 from workbench.analysis.collective_differences import Difference, explain_collectives
 from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, StageRow, Volumes, is_same
-from workbench.analysis.difference_causes import (
-    ALL_CAUSES,
-    KERNEL_CAUSES,
-    MEMORY_CAUSES,
-    TIME_CAUSES,
-    Cause,
-    KernelDifference,
-    MemoryDifference,
-    TimeCause,
-    explain_kernels,
-    explain_memory,
-    explain_time,
-)
 from workbench.core.fact_page import Page, PageCell, Row, Table, figure, glossary_of, page_text
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text
@@ -81,24 +69,24 @@ class Comparison(Printed):
         return explain_collectives(self.report, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
 
     @cached_property
-    def memory_differences(self) -> tuple[MemoryDifference, ...]:
+    def memory_differences(self) -> tuple[causes.MemoryDifference, ...]:
         """Differences at the peaks by named scope; empty if the peaks are equal."""
         if self.compiled is None or self._pipeline_report is not None or is_same(self.report.memory.peak, self.compiled.memory.peak):
             return ()
-        return explain_memory(self.report, self.compiled)
+        return causes.explain_memory(self.report, self.compiled)
 
     @cached_property
-    def kernel_differences(self) -> tuple[KernelDifference, ...]:
+    def kernel_differences(self) -> tuple[causes.KernelDifference, ...]:
         """Differences of kernel times by named scope; empty if the sums are equal or the compiler gives no times."""
         time, compiled = self.report.step_time if self._pipeline_report is None else None, self.compiled
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
-        return explain_kernels(self.report, compiled)
+        return causes.explain_kernels(self.report, compiled)
 
     @cached_property
-    def time_causes(self) -> tuple[TimeCause, ...]:
+    def time_causes(self) -> tuple[causes.TimeCause, ...]:
         """Causes that the predicted step time depends on, if a step was measured."""
-        return explain_time(self.report) if self.measurement is not None and self._pipeline_report is None else ()
+        return causes.explain_time(self.report) if self.measurement is not None and self._pipeline_report is None else ()
 
     @cached_property
     def figures(self) -> tuple[ComparedFigure, ...]:
@@ -235,22 +223,22 @@ def _cause_tables(comparison: Comparison) -> Iterator[Table]:
     memory, kernels, times = comparison.memory_differences, comparison.kernel_differences, comparison.time_causes
     rows = [_cause_row(row.cause, PageCell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
     columns = ["cause", "scope", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Peak memory differences and causes", terms=glossary_of(MEMORY_CAUSES, memory))
+    yield Table(columns, rows, "Peak memory differences and causes", terms=glossary_of(causes.MEMORY_CAUSES, memory))
     rows = [
         _cause_row(row.cause, PageCell(row.scope, "path"), PageCell(row.work, tone="muted"), *_both_tiers(row, "seconds"))
         for row in kernels
     ]
     columns = ["cause", "scope", "work", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Kernel differences and causes", terms=glossary_of(KERNEL_CAUSES, kernels))
+    yield Table(columns, rows, "Kernel differences and causes", terms=glossary_of(causes.KERNEL_CAUSES, kernels))
     rows = [_cause_row(row.cause, PageCell(row.seconds, "seconds")) for row in times]
-    yield Table(["cause", "of the predicted step>"], rows, "Basis of the predicted step", terms=glossary_of(TIME_CAUSES, times))
+    yield Table(["cause", "of the predicted step>"], rows, "Basis of the predicted step", terms=glossary_of(causes.TIME_CAUSES, times))
 
 
-def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[PageCell, PageCell]:
+def _both_tiers(row: causes.MemoryDifference | causes.KernelDifference | CollectiveRow, unit: str) -> tuple[PageCell, PageCell]:
     return PageCell(row.predicted, unit), PageCell(row.compiled, unit)
 
 
-def _cause_row(cause: Cause, *cells: PageCell, tone: str = "warn") -> Row:
+def _cause_row(cause: causes.Cause, *cells: PageCell, tone: str = "warn") -> Row:
     key = " ".join(str(cell.value) for cell in cells if cell.kind in ("path", "text", "axes"))
     return Row([PageCell(cause.name, title=cause.text, tone=tone), *cells], f"{cause.name} {key}")
 
@@ -284,7 +272,7 @@ def _differences(comparison: Comparison) -> Iterator[Table | str]:
     groups = group_items(found, lambda one: (one.cause, one.axes, one.kind, one.path, one.source))
     title = _SAME_BYTES if all(one.predicted == one.compiled for one in found) else "Differences and causes"
     columns = ["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"]
-    yield Table(columns, [*map(_difference_row, groups)], title, terms=glossary_of(ALL_CAUSES, found))
+    yield Table(columns, [*map(_difference_row, groups)], title, terms=glossary_of(causes.ALL_CAUSES, found))
 
 
 def _difference_row(group: list[Difference]) -> Row:

@@ -19,25 +19,13 @@ from workbench.cli.shared_arguments import allowed_modules
 from workbench.documents import fleet_record, load_fleet, simulation_record
 from workbench.engine import add_model_command
 from workbench.errors import FleetError, WorkbenchError
-from workbench.multimodel import ALL_POLICIES, FleetSchedule, ScheduledUnit, policy_named
+from workbench.multimodel import ALL_POLICIES, FleetSchedule, ScheduledUnit, policy_named, training_events
 from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_forecast import count_devices, plan_times
 from workbench.multimodel.fleet_measurement import FleetTimes
 from workbench.multimodel.fleet_text import measurement_text, simulation_text
 from workbench.multimodel.running_forecast import predict_rest
-from workbench.multimodel.training_events import (
-    AddModel,
-    CheckpointNotice,
-    CommandDone,
-    CommandRefused,
-    FleetCommand,
-    ModelFailed,
-    SchedulePredicted,
-    StopModel,
-    TrainingEvent,
-    UnitDone,
-)
 from workbench.multimodel.unit_chains import verify_devices
 from workbench.reports.run_events import Progress
 from workbench.tracing.jax_backends import force_cpu_backend
@@ -144,27 +132,27 @@ class _ProgressPrinter:
         self._lengths: dict[str, int] = {}  # units of a mini-batch
         self._failed: set[str] = set()
 
-    def __call__(self, event: TrainingEvent) -> None:
+    def __call__(self, event: training_events.TrainingEvent) -> None:
         self._forecast.hear(event)
         match event:
             case Progress(stage=stage) if stage != self._stage:
                 self._stage = stage
                 self.say(f"{stage} ...")
-            case SchedulePredicted():
+            case training_events.SchedulePredicted():
                 self._tell_schedule(event)
-            case UnitDone():
+            case training_events.UnitDone():
                 self._unit(event)
-            case ModelFailed(model=model, done=done, message=message):
+            case training_events.ModelFailed(model=model, done=done, message=message):
                 self._failed.add(model)
                 self.say(f"{message}\n`{model}` has failed after {done:,} units")
-            case CommandRefused(message=message) | CheckpointNotice(message=message):
+            case training_events.CommandRefused(message=message) | training_events.CheckpointNotice(message=message):
                 self.say(message)
-            case CommandDone(command=AddModel(model=model)):
+            case training_events.CommandDone(command=training_events.AddModel(model=model)):
                 self.say(f"`{model}` joins")
-            case CommandDone(command=StopModel(model=model)):
+            case training_events.CommandDone(command=training_events.StopModel(model=model)):
                 self.say(f"`{model}` stops after the current mini-batch")
 
-    def _tell_schedule(self, event: SchedulePredicted) -> None:
+    def _tell_schedule(self, event: training_events.SchedulePredicted) -> None:
         self._of = len(event.predicted)
         self._lengths = {each.name: len(each.units) for each in event.times.jobs}
         before = sum(resumed >= count for resumed, count in zip(event.resumed_units, event.unit_counts, strict=True))
@@ -174,7 +162,7 @@ class _ProgressPrinter:
             devices = f"{event.devices} device{'s' * (event.devices != 1)}"
             self.say(f"{self._of:,} units, at least {format_seconds(event.bound)} on {devices}")
 
-    def _unit(self, event: UnitDone) -> None:
+    def _unit(self, event: training_events.UnitDone) -> None:
         self._units += 1
         model, loss = event.model, event.loss
         if loss is not None:
@@ -206,13 +194,13 @@ class ShortForecast:
         self._last: dict[str, int] = {}
         self._ran: list[ScheduledUnit] = []
 
-    def hear(self, event: TrainingEvent) -> None:
+    def hear(self, event: training_events.TrainingEvent) -> None:
         match event:
-            case SchedulePredicted(times=times):
+            case training_events.SchedulePredicted(times=times):
                 self._times = times
                 self._predicted = FleetSchedule(event.devices, event.predicted)
                 self._last = {each.name: self._last.get(each.name, each.length) for each in times.jobs}
-            case UnitDone():
+            case training_events.UnitDone():
                 self._ran.append(event.placed)
                 self._last[event.model] = event.of
 
@@ -235,7 +223,7 @@ EVERY = 0.5  # seconds
 
 
 class AcceptsCommands(Protocol):
-    def send(self, command: FleetCommand) -> None: ...
+    def send(self, command: training_events.FleetCommand) -> None: ...
 
 
 @dataclass
@@ -282,5 +270,5 @@ class Follower:
         for name in [each for each in models if each not in self._names]:
             self.training.send(add_model_command(models[name]))
         for name in sorted(self._names - models.keys()):
-            self.training.send(StopModel(name))
+            self.training.send(training_events.StopModel(name))
         self._names = set(models)

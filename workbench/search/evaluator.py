@@ -17,24 +17,13 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import find_whole_axes
 from workbench.plan.plan import Plan
+from workbench.search.bounds import relaxed_blocks
 from workbench.search.bounds.program_bounds import (
     bound_known_partitions,
     held_bytes,
     minimum_block_totals,
     minimum_block_work,
     program_seconds,
-)
-from workbench.search.bounds.relaxed_blocks import (
-    DATA,
-    BlockWork,
-    RelaxedStage,
-    count_replicas,
-    exact_stage,
-    exchanges,
-    least_replicas,
-    relax_stage,
-    replicas_for,
-    total_blocks,
 )
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures, least_slowdown
 from workbench.search.candidate_plans import candidate_plan, complete_plan, core_plan, pipeline_of, with_schedule
@@ -74,7 +63,7 @@ class Evaluator:
     space: SearchSpace
     _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
     _precise: dict[PlanCandidate, Plan] = field(default_factory=dict)
-    _work: dict[Hashable, BlockWork] = field(default_factory=dict)
+    _work: dict[Hashable, relaxed_blocks.BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
     _keys: dict[PlanCandidate, tuple[Any, ...]] = field(default_factory=dict)
     _bytes: dict[Hashable, float] = field(default_factory=dict)
@@ -116,7 +105,7 @@ class Evaluator:
         plan = self._in_precision(core)
         placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
-            self._bytes[placed] = held_bytes(plan, core.offload) / (core.size(DATA) * core.size("stage"))  # shared evenly
+            self._bytes[placed] = held_bytes(plan, core.offload) / (core.size(relaxed_blocks.DATA) * core.size("stage"))  # shared evenly
         seconds = self._program_seconds(plan.program, plan.hardware)
         return Bounded(core, figures_on(plan.hardware, seconds / plan.mesh.size, self._bytes[placed], plan.mesh.size))
 
@@ -162,23 +151,25 @@ class Evaluator:
         if core not in self._keys:
             self._keys[core] = self._core_key(core)
         least, *others = self._keys[core]
-        replicas = replicas_for(self.core(core), micro_batches, least)
-        return (*others, replicas, micro_batches * core.size(DATA) // replicas)
+        replicas = relaxed_blocks.replicas_for(self.core(core), micro_batches, least)
+        return (*others, replicas, micro_batches * core.size(relaxed_blocks.DATA) // replicas)
 
     def _core_key(self, core: PlanCandidate) -> tuple[Any, ...]:
         """The least replicas of a core, then every other input of its work except micro-batches."""
         plan = self.core(core)
         spans = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
-        others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
-        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_as, others
+        others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (relaxed_blocks.DATA, "stage"))
+        return relaxed_blocks.least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_as, others
 
-    def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
+    def bound_work(self, core: PlanCandidate, micro_batches: int) -> relaxed_blocks.BlockWork:
         """Lower bound of one micro-batch's work in all stages. Raises `WorkbenchError` without a partition."""
         key = self.work_key(core, micro_batches)
         if key not in self._work and self.space.find_layout(core.layout).is_per_stage:
             is_known = not self.space.start.layout.overrides  # overrides may make other blocks identical in each layout
             works = (
-                [self.bound_work(uniform, micro_batches) for uniform in self._uniform_cores(core)] if is_known else [BlockWork(0.0, 0.0)]
+                [self.bound_work(uniform, micro_batches) for uniform in self._uniform_cores(core)]
+                if is_known
+                else [relaxed_blocks.BlockWork(0.0, 0.0)]
             )
             self._work[key] = minimum_block_work(works)
         if key not in self._work:
@@ -217,14 +208,14 @@ class Evaluator:
         """Least block costs of a plan with one layout and no ZeRO, for each of these ZeRO stages."""
         relaxed = self._relax(laid)
         costs = relaxed.block_costs()
-        if not exchanges(costs):
-            return total_blocks(relaxed, costs, laid, zeros)
-        stage = replace(exact_stage(laid), is_exact=False)  # exact except for ZeRO
-        totals = total_blocks(stage, stage.block_costs(), laid, zeros)
+        if not relaxed_blocks.exchanges(costs):
+            return relaxed_blocks.total_blocks(relaxed, costs, laid, zeros)
+        stage = replace(relaxed_blocks.exact_stage(laid), is_exact=False)  # exact except for ZeRO
+        totals = relaxed_blocks.total_blocks(stage, stage.block_costs(), laid, zeros)
         for zero in set(zeros) - {*UNSHARED, SHARING}:  # sharded gradients change what replicas send each other within a micro-batch
             with suppress(WorkbenchError):  # such a plan is illegal and needs no bound
-                sharded = exact_stage(self.plan(replace(first, zero=zero)))
-                totals |= total_blocks(sharded, sharded.block_costs(), laid, [zero])
+                sharded = relaxed_blocks.exact_stage(self.plan(replace(first, zero=zero)))
+                totals |= relaxed_blocks.total_blocks(sharded, sharded.block_costs(), laid, [zero])
         return totals
 
     def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
@@ -236,9 +227,9 @@ class Evaluator:
         core, micro_batches = candidate.core(), candidate.micro_batches
         schedules = self.space.schedules_of(core, micro_batches)
         zeros = [option for option in self.space.zeros_of(core) if option in UNSHARED] if candidate.zero in UNSHARED else [candidate.zero]
-        stage = exact_stage(self.plan(replace(schedules[0], zero=candidate.zero)))
+        stage = relaxed_blocks.exact_stage(self.plan(replace(schedules[0], zero=candidate.zero)))
         laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
-        totals = total_blocks(stage, costs, laid, zeros)
+        totals = relaxed_blocks.total_blocks(stage, costs, laid, zeros)
         specs = {spec.virtual_stages: spec for spec in map(pipeline_of, schedules)}
         starts = {count: stage.list_starts(costs, spec) for count, spec in specs.items()}
         bounded = []
@@ -249,10 +240,10 @@ class Evaluator:
                 bounded.append(Bounded(replace(option, zero=zero), figures_on(laid.hardware, least.seconds, least.memory, laid.mesh.size)))
         return tuple(bounded)
 
-    def bound_sharing(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
+    def bound_sharing(self, core: PlanCandidate, micro_batches: int) -> relaxed_blocks.BlockWork:
         """Bound of one micro-batch with gathered parameters. Raises `WorkbenchError` without a partition."""
         first = self.space.schedules_of(core, micro_batches)[0]
-        return exact_stage(self.plan(replace(first, zero=SHARING))).largest_block_work()
+        return relaxed_blocks.exact_stage(self.plan(replace(first, zero=SHARING))).largest_block_work()
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """Return the planner's figures of a candidate. Raises `WorkbenchError` if it is illegal or refused."""
@@ -285,17 +276,17 @@ class Evaluator:
             self._staged[candidate] = candidate_plan(self.space, candidate, self.is_cancelled)
         return self._staged[candidate]
 
-    def _relax(self, plan: Plan) -> RelaxedStage:
+    def _relax(self, plan: Plan) -> relaxed_blocks.RelaxedStage:
         """A stage with the least replicas. Networks are cached for the whole search."""
         spec = plan.pipeline
         if spec is None:
             raise ValueError("a plan with a pipeline is needed")
-        replicas = replicas_for(plan, spec.micro_batches, least_replicas(plan))
-        parts = spec.micro_batches * count_replicas(plan) // replicas
+        replicas = relaxed_blocks.replicas_for(plan, spec.micro_batches, relaxed_blocks.least_replicas(plan))
+        parts = spec.micro_batches * relaxed_blocks.count_replicas(plan) // replicas
         key = plan.program.identity, parts
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
-        return relax_stage(plan, spec, self._networks[key], replicas)
+        return relaxed_blocks.relax_stage(plan, spec, self._networks[key], replicas)
 
     def _update_rates(self, plans: Sequence[Plan]) -> tuple[float, Callable[[int], float]]:
         """Memory bandwidth of a device in bytes per second, and the time to sum gradient bytes over the replicas. The

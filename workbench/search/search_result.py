@@ -10,6 +10,7 @@ from workbench.core.text_tables import Printed, pairs_text, wrap_text
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierName, VerifiedPlan, VerifiedPlans
+from workbench.search import tier_ranks
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
@@ -25,18 +26,6 @@ from workbench.search.requirements import AtMost, Requirement, against_best_text
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures, planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, ending_text, nothing_found_text
-from workbench.search.tier_ranks import (
-    PRESENT,
-    KnownFigures,
-    PlanRow,
-    best_known,
-    plans_table,
-    present_row,
-    rank_front,
-    rank_plan,
-    tokens_of,
-    with_utilisation,
-)
 from workbench.units import format_bytes, format_seconds, read_whole_number
 
 MOST_ROWS = 12  # plans of the front
@@ -73,30 +62,32 @@ class SearchResult(Printed):
         """Return the result with the front and the best plan by the best known tiers."""
         if not verified:
             return self
-        front = rank_front(self.proof, self.requirements, verified)
+        front = tier_ranks.rank_front(self.proof, self.requirements, verified)
         return replace(self, state=replace(self.proof, front=front), verified=verified, planned=self.proof)
 
     @property
-    def rows(self) -> tuple[PlanRow, ...]:
+    def rows(self) -> tuple[tier_ranks.PlanRow, ...]:
         """The front by number, with the present plan sorted in by step time."""
         present = self.present.candidate if self.present else None
         best = self.state.best and self.state.best[0]
-        tokens = tokens_of(self.space.start.program, has_times=all(hardware for hardware, _ in self.space.hardware))
-        front = [(str(number), plan, KnownFigures(figures, self.tier(plan))) for number, (plan, figures) in enumerate(self.front)]
-        rows = [replace(rank_plan(*entry, present, tokens), is_best=entry[1] == best) for entry in front]
-        if self.present is not None and present_row(rows) is None:
-            rows.append(rank_plan(PRESENT, present, self.known(present, self.present.figures), present, tokens))
-        return with_utilisation(sorted(rows, key=lambda row: row.known.figures.seconds))
+        tokens = tier_ranks.tokens_of(self.space.start.program, has_times=all(hardware for hardware, _ in self.space.hardware))
+        front = [
+            (str(number), plan, tier_ranks.KnownFigures(figures, self.tier(plan))) for number, (plan, figures) in enumerate(self.front)
+        ]
+        rows = [replace(tier_ranks.rank_plan(*entry, present, tokens), is_best=entry[1] == best) for entry in front]
+        if self.present is not None and tier_ranks.present_row(rows) is None:
+            rows.append(tier_ranks.rank_plan(tier_ranks.PRESENT, present, self.known(present, self.present.figures), present, tokens))
+        return tier_ranks.with_utilisation(sorted(rows, key=lambda row: row.known.figures.seconds))
 
     def page(self) -> Page:
-        return Page("", [plans_table(self.rows)])
+        return Page("", [tier_ranks.plans_table(self.rows)])
 
-    def known(self, candidate: PlanCandidate | None, planned: Figures) -> KnownFigures:
-        return best_known(*self.verified.get(candidate, (planned, None))) if candidate else KnownFigures(planned)
+    def known(self, candidate: PlanCandidate | None, planned: Figures) -> tier_ranks.KnownFigures:
+        return tier_ranks.best_known(*self.verified.get(candidate, (planned, None))) if candidate else tier_ranks.KnownFigures(planned)
 
     def tier(self, candidate: PlanCandidate) -> TierName:
         planned, verified = self.verified.get(candidate, (None, None))
-        return best_known(planned, verified).tier if planned is not None else "planned"
+        return tier_ranks.best_known(planned, verified).tier if planned is not None else "planned"
 
     @property
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
@@ -142,7 +133,7 @@ class SearchResult(Printed):
             return change
         if tiers[0] != tiers[1]:
             return replace(change, change=f"{change.change}, as planned")
-        verified, of_base = (best_known(*self.verified[candidate]) for candidate in (change.candidate, base))
+        verified, of_base = (tier_ranks.best_known(*self.verified[candidate]) for candidate in (change.candidate, base))
         return replace(change, base=of_base.figures, figures=verified.figures, change=f"{change.change}, as {verified.tier}")
 
     def with_tried(self, changes: Iterable[Counterfactual]) -> "SearchResult":

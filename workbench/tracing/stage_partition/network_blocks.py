@@ -15,17 +15,7 @@ from typing import Any
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import BATCH as BATCH_DIM
 from workbench.errors import PipelineError
-from workbench.tracing.jaxpr.equations import (
-    BATCH,
-    BOTH,
-    PARAMETERS,
-    classify_equations,
-    flops_of,
-    scope_of,
-    size_of,
-    traffic_of,
-    variables,
-)
+from workbench.tracing.jaxpr import equations
 from workbench.tracing.jaxpr.flatten_loss import Flat
 
 _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
@@ -80,18 +70,18 @@ class Network:
 
     @cached_property
     def proper(self) -> tuple[Any, ...]:
-        return tuple(eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind == BOTH)
+        return tuple(eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind == equations.BOTH)
 
     @cached_property
     def maker(self) -> dict[Any, Any]:
         """The equation that makes each variable outside all blocks."""
-        free = (eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind != BOTH)
+        free = (eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind != equations.BOTH)
         return {var: eqn for eqn in free for var in eqn.outvars}
 
     @cached_property
     def _kinds(self) -> tuple[int, ...]:
-        part = {var: PARAMETERS for _, var in self.flat.param_slices} | dict.fromkeys(self.flat.batch, BATCH)
-        return tuple(classify_equations(self.flat.eqns, part))
+        part = {var: equations.PARAMETERS for _, var in self.flat.param_slices} | dict.fromkeys(self.flat.batch, equations.BATCH)
+        return tuple(equations.classify_equations(self.flat.eqns, part))
 
     @cached_property
     def block_starts(self) -> tuple[int, ...]:
@@ -112,7 +102,7 @@ class Network:
     def _runs(self) -> list[tuple[int, str]]:
         if not self.proper:
             raise PipelineError(f"`{self.name}` computes nothing from both parameters and batch, so it cannot be partitioned.")
-        scopes = [scope_of(eqn) for eqn in self.proper]
+        scopes = [equations.scope_of(eqn) for eqn in self.proper]
         return _group_by_scope(scopes) if any(scopes) else _by_product(self.proper)
 
     @cached_property
@@ -124,25 +114,25 @@ class Network:
         blocks = []
         for path, begin, end in zip(self.paths, self.block_starts, ends, strict=True):
             eqns = self.with_free(self.proper[begin:end])
-            param_slices = tuple(sorted({number[var] for eqn in eqns for var in variables(eqn.invars) if var in number}))
-            parameter_bytes = sum(size_of(self.flat.param_slices[i][1].aval) for i in param_slices)
-            work = sum(map(flops_of, eqns)), sum(map(traffic_of, eqns))
+            param_slices = tuple(sorted({number[var] for eqn in eqns for var in equations.variables(eqn.invars) if var in number}))
+            parameter_bytes = sum(equations.size_of(self.flat.param_slices[i][1].aval) for i in param_slices)
+            work = sum(map(equations.flops_of, eqns)), sum(map(equations.traffic_of, eqns))
             blocks.append(Block(path, *work, param_slices, parameter_bytes, crossing[end - 1]))
         return tuple(blocks)
 
     @property
     def results(self) -> list[Any]:
-        return variables([self.flat.loss] if self.flat.weight is None else [self.flat.loss, self.flat.weight])
+        return equations.variables([self.flat.loss] if self.flat.weight is None else [self.flat.loss, self.flat.weight])
 
     def with_free(self, eqns: Sequence[Any], results: Iterable[Any] = ()) -> list[Any]:
         """The equations, preceded by those outside all blocks that they (and `results`) depend on, in trace order."""
         free: dict[int, Any] = {}
-        pending = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
+        pending = [*(var for eqn in eqns for var in equations.variables(eqn.invars)), *equations.variables(results)]
         while pending:
             eqn = self.maker.get(pending.pop())
             if eqn is not None and id(eqn) not in free:
                 free[id(eqn)] = eqn
-                pending += variables(eqn.invars)
+                pending += equations.variables(eqn.invars)
         return [*sorted(free.values(), key=lambda eqn: self._order[id(eqn)]), *eqns]
 
     @cached_property
@@ -216,12 +206,12 @@ def _by_product(eqns: Sequence[Any]) -> list[tuple[int, str]]:
 
 def _count_crossing_bytes(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any]) -> list[int]:
     """For each equation, the bytes made up to there and read later."""
-    last = {var: index for index, eqn in enumerate(eqns) for var in variables(eqn.invars) if var in made}
+    last = {var: index for index, eqn in enumerate(eqns) for var in equations.variables(eqn.invars) if var in made}
     change = [0] * (len(eqns) + 1)
     for var, end in last.items():
         if var not in results:
-            change[made[var]] += size_of(var.aval)
-            change[end] -= size_of(var.aval)
+            change[made[var]] += equations.size_of(var.aval)
+            change[end] -= equations.size_of(var.aval)
     sums, total = [], 0
     for delta in change[:-1]:
         total += delta

@@ -31,21 +31,9 @@ from workbench.widgets.board.hardware_picker import hardware_of
 from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import ANNOTATION_EDITS, TENSOR_EDITS
 from workbench.widgets.board.traced_as_picker import traced_as_edit
+from workbench.widgets.gestures import setup_gestures
 from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, Message, means, whole_number
 from workbench.widgets.gestures.gesture_codec import read_gesture
-from workbench.widgets.gestures.setup_gestures import (
-    AddAxisGesture,
-    AxisAssignmentGesture,
-    HardwareGesture,
-    MendGesture,
-    OrderAxesGesture,
-    RecipeGesture,
-    RemoveAxisGesture,
-    RenameAxisGesture,
-    ResizeGesture,
-    ShiftAxisGesture,
-    TracedAsGesture,
-)
 from workbench.widgets.gestures.tensor_gestures import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
 from workbench.widgets.tabs.resharding_tab import list_tried_edits
@@ -142,15 +130,15 @@ def _rename_dim(gesture: RenameDimGesture, _plan: Plan, _: Report) -> Edit:
     return RenameDim(gesture.dim, gesture.name)
 
 
-def _resize(gesture: ResizeGesture, _plan: Plan, _: Report) -> Edit:
+def _resize(gesture: setup_gestures.ResizeGesture, _plan: Plan, _: Report) -> Edit:
     return ResizeAxis(gesture.axis, whole_number(gesture.size, "size of a mesh axis"))
 
 
-def _add_axis(gesture: AddAxisGesture, _plan: Plan, _: Report) -> Edit:
+def _add_axis(gesture: setup_gestures.AddAxisGesture, _plan: Plan, _: Report) -> Edit:
     return AddAxis(gesture.axis, whole_number(gesture.size, "size of a mesh axis"))
 
 
-def _shift_axis(gesture: ShiftAxisGesture, plan: Plan, _: Report) -> Edit:
+def _shift_axis(gesture: setup_gestures.ShiftAxisGesture, plan: Plan, _: Report) -> Edit:
     names = list(plan.mesh.names)
     if gesture.axis not in names or gesture.by not in (-1, 1):
         raise MeshError(*unknown_name("mesh axis", gesture.axis, names))
@@ -159,15 +147,15 @@ def _shift_axis(gesture: ShiftAxisGesture, plan: Plan, _: Report) -> Edit:
     return ReorderAxes(tuple(names))
 
 
-def _order_axes(gesture: OrderAxesGesture, plan: Plan, _: Report) -> Edit:
+def _order_axes(gesture: setup_gestures.OrderAxesGesture, plan: Plan, _: Report) -> Edit:
     return ReorderAxes(gesture.names[: len(plan.mesh.names) + 1])
 
 
-def _hardware(gesture: HardwareGesture, plan: Plan, _: Report) -> Edit:
+def _hardware(gesture: setup_gestures.HardwareGesture, plan: Plan, _: Report) -> Edit:
     return SetHardware(hardware_of(gesture.chip, gesture.shape, plan.mesh))
 
 
-def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> Edit:
+def _axis_assignment(gesture: setup_gestures.AxisAssignmentGesture, _plan: Plan, _: Report) -> Edit:
     return SetAxisAssignment(parse_axis_assignment(gesture.name) if gesture.name else None)
 
 
@@ -175,7 +163,7 @@ def _rules(plan: Plan) -> Iterator[Edit]:
     return (ShardDim(dim, plan.layout.rule(dim)) for dim in plan.program.dims)
 
 
-def _mend(gesture: MendGesture, plan: Plan, report: Report) -> Edit:
+def _mend(gesture: setup_gestures.MendGesture, plan: Plan, report: Report) -> Edit:
     """Find an edit that the present report suggests; suggestions of an older report are refused."""
     notices = (*report.notes, *(notice for edit in _rules(plan) if (notice := rule_without_effect(plan, edit)) is not None))
     for edit in chain((edit for note in notices for edit in note.edits), list_tried_edits(report.prediction)):
@@ -195,17 +183,17 @@ EDITS: dict[Kind, EditMaker] = {
             means(WholeGesture, lambda gesture, _plan, _report: ShardDim(gesture.dim)),
             means(RenameDimGesture, _rename_dim),
             means(PrioritizeGesture, lambda gesture, _plan, _report: Prioritize(gesture.dim, gesture.priority)),
-            means(ResizeGesture, _resize),
-            means(AddAxisGesture, _add_axis),
-            means(RemoveAxisGesture, lambda gesture, _plan, _report: RemoveAxis(gesture.axis)),
-            means(RenameAxisGesture, lambda gesture, _plan, _report: RenameAxis(gesture.axis, gesture.name)),
-            means(ShiftAxisGesture, _shift_axis),
-            means(OrderAxesGesture, _order_axes),
-            means(HardwareGesture, _hardware),
-            means(AxisAssignmentGesture, _axis_assignment),
-            means(MendGesture, _mend),
-            means(TracedAsGesture, traced_as_edit),
-            means(RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
+            means(setup_gestures.ResizeGesture, _resize),
+            means(setup_gestures.AddAxisGesture, _add_axis),
+            means(setup_gestures.RemoveAxisGesture, lambda gesture, _plan, _report: RemoveAxis(gesture.axis)),
+            means(setup_gestures.RenameAxisGesture, lambda gesture, _plan, _report: RenameAxis(gesture.axis, gesture.name)),
+            means(setup_gestures.ShiftAxisGesture, _shift_axis),
+            means(setup_gestures.OrderAxesGesture, _order_axes),
+            means(setup_gestures.HardwareGesture, _hardware),
+            means(setup_gestures.AxisAssignmentGesture, _axis_assignment),
+            means(setup_gestures.MendGesture, _mend),
+            means(setup_gestures.TracedAsGesture, traced_as_edit),
+            means(setup_gestures.RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
         ]
     ),
 }

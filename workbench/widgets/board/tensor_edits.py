@@ -15,38 +15,24 @@ from workbench.reports.report import Report
 from workbench.widgets.board.annotation_marks import is_at
 from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
+from workbench.widgets.gestures import tensor_gestures as gestures
 from workbench.widgets.gestures.gesture import EditMaker, Kind, means
-from workbench.widgets.gestures.tensor_gestures import (
-    BarrierGesture,
-    ByRulesGesture,
-    GroupGesture,
-    KeepOutGesture,
-    OpenDimGesture,
-    OpenGesture,
-    OwnGesture,
-    OwnWholeGesture,
-    RoundGesture,
-    TensorGesture,
-    UnbarGesture,
-    UngroupGesture,
-    UnreducedGesture,
-)
 from workbench.widgets.tabs.tensor_table import TENSOR
 
 
-def _shard_one_tensor(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
+def _shard_one_tensor(gesture: gestures.OwnGesture, plan: Plan, report: Report) -> Edit:
     target = resolve_target(gesture, plan, report)
     place = place_of(gesture, target)
     axes = dropped_axes(target.axes[place], gesture.source or "", gesture.target, add=gesture.add)
     return target.edit(target.with_dim(place, axes))
 
 
-def _replicate_one_tensor(gesture: OwnWholeGesture, plan: Plan, report: Report) -> Edit:
+def _replicate_one_tensor(gesture: gestures.OwnWholeGesture, plan: Plan, report: Report) -> Edit:
     target = resolve_target(gesture, plan, report)
     return target.edit(Sharding.whole(len(target.dims)))
 
 
-def _open_dim(gesture: OpenDimGesture, plan: Plan, report: Report) -> Edit:
+def _open_dim(gesture: gestures.OpenDimGesture, plan: Plan, report: Report) -> Edit:
     """Leave a dimension to propagation; a value's constraint is removed with the last dimension that it constrains."""
     target = resolve_target(gesture, plan, report)
     return target.edit(none_if_empty(target, target.with_dim(place_of(gesture, target), None)))
@@ -58,7 +44,7 @@ def none_if_empty(target: GestureTarget, sharding: Sharding) -> Sharding | None:
     return None if target.kind != TENSOR and target.own and is_empty else sharding
 
 
-def _clear_override(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
+def _clear_override(gesture: gestures.ByRulesGesture, plan: Plan, report: Report) -> Edit:
     target = resolve_target(gesture, plan, report)
     if not target.own:
         by = "the rules" if target.kind == TENSOR else "propagation"
@@ -80,7 +66,7 @@ def _places(fault: Fault) -> set[int]:
     return {fault.place, fault.earlier} if isinstance(fault, AxisTwice) else {fault.place}
 
 
-def place_of(gesture: TensorGesture, target: GestureTarget) -> int:
+def place_of(gesture: gestures.TensorGesture, target: GestureTarget) -> int:
     place = gesture.place
     if place is None or not 0 <= place < len(target.dims):
         raise LayoutError(f"`{target.subject}` has no dimension number {str(place)[:20]}.", ["reload the page"])
@@ -89,10 +75,10 @@ def place_of(gesture: TensorGesture, target: GestureTarget) -> int:
 
 TENSOR_EDITS: dict[Kind, EditMaker] = dict(
     [
-        means(OwnGesture, _shard_one_tensor),
-        means(OwnWholeGesture, _replicate_one_tensor),
-        means(OpenDimGesture, _open_dim),
-        means(ByRulesGesture, _clear_override),
+        means(gestures.OwnGesture, _shard_one_tensor),
+        means(gestures.OwnWholeGesture, _replicate_one_tensor),
+        means(gestures.OpenDimGesture, _open_dim),
+        means(gestures.ByRulesGesture, _clear_override),
     ]
 )
 
@@ -107,31 +93,31 @@ def barrier_at(plan: Plan, target: GestureTarget) -> tuple[str, str]:
     return next((barrier for barrier in plan.layout.barriers if is_at(barrier[:1], target.path, target.line)), (target.place, ""))
 
 
-def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
+def open_edit(gesture: gestures.OpenGesture, plan: Plan, report: Report) -> Edit:
     target = resolve_target(gesture, plan, report)
     return target.edit(_set_open(target, place_of(gesture, target), is_open=gesture.open))
 
 
-def exclude_axis_edit(gesture: KeepOutGesture, target: GestureTarget) -> Edit:
+def exclude_axis_edit(gesture: gestures.KeepOutGesture, target: GestureTarget) -> Edit:
     others = tuple(axis for axis in target.given.replicated if axis != gesture.axis)
     replicated = (*others, gesture.axis) if gesture.out else others
     return target.edit(none_if_empty(target, replace(target.given, replicated=replicated)))
 
 
-def _set_priority(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
+def _set_priority(gesture: gestures.RoundGesture, plan: Plan, report: Report) -> Edit:
     target = resolve_target(gesture, plan, report)
     return target.edit(_with_priority(target.given, place_of(gesture, target), gesture.priority))
 
 
-def _group(gesture: GroupGesture, plan: Plan, report: Report) -> Edit:
+def _group(gesture: gestures.GroupGesture, plan: Plan, report: Report) -> Edit:
     return GroupValues((resolve_target(gesture, plan, report).place, _other_place(gesture.name, plan)))
 
 
-def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
+def _barrier(gesture: gestures.BarrierGesture, plan: Plan, report: Report) -> Edit:
     return SetBarrier(barrier_at(plan, resolve_target(gesture, plan, report))[0], gesture.allows or None)
 
 
-def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
+def _ungroup(gesture: gestures.UngroupGesture, plan: Plan, _report: Report) -> Edit:
     group = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
     if group is None:
         raise LayoutError(f"`{gesture.group[:80]}` no longer exists.", ["see the current layout"])
@@ -152,7 +138,7 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
     return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
 
 
-def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
+def _set_unreduced(gesture: gestures.UnreducedGesture, plan: Plan, report: Report) -> Edit:
     """Leave the sum over an axis unreduced, or complete it; open dimensions are closed, else XLA gathers them."""
     target, axis = resolve_target(gesture, plan, report), gesture.axis
     if not target.is_value:
@@ -183,13 +169,13 @@ def _other_place(name: str, plan: Plan) -> str:
 
 ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
     [
-        means(OpenGesture, open_edit),
-        means(RoundGesture, _set_priority),
-        means(KeepOutGesture, lambda gesture, plan, report: exclude_axis_edit(gesture, resolve_target(gesture, plan, report))),
-        means(UnreducedGesture, _set_unreduced),
-        means(GroupGesture, _group),
-        means(BarrierGesture, _barrier),
-        means(UngroupGesture, _ungroup),
-        means(UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
+        means(gestures.OpenGesture, open_edit),
+        means(gestures.RoundGesture, _set_priority),
+        means(gestures.KeepOutGesture, lambda gesture, plan, report: exclude_axis_edit(gesture, resolve_target(gesture, plan, report))),
+        means(gestures.UnreducedGesture, _set_unreduced),
+        means(gestures.GroupGesture, _group),
+        means(gestures.BarrierGesture, _barrier),
+        means(gestures.UngroupGesture, _ungroup),
+        means(gestures.UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
     ]
 )

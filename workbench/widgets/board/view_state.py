@@ -6,22 +6,8 @@ from typing import Any
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
+from workbench.widgets.gestures import view_gestures as gestures
 from workbench.widgets.gestures.gesture import Handlers, Message, on
-from workbench.widgets.gestures.view_gestures import (
-    ExpandGesture,
-    FewestGesture,
-    FoldGesture,
-    MomentGesture,
-    PictureGesture,
-    RefreshGesture,
-    SelectGesture,
-    ShowStageGesture,
-    StepGesture,
-    TabGesture,
-    TryBoundaryGesture,
-    WeighGesture,
-    WhyGesture,
-)
 from workbench.widgets.pipeline.stage_edits import preview_boundary
 from workbench.widgets.tabs.board_tabs import section_of
 from workbench.widgets.tabs.propagation_tab import Replay
@@ -49,21 +35,24 @@ class Sight:
         """Gesture handlers; the tables change after each."""
         return dict(
             [
-                on(TabGesture, self._open),
-                on(SelectGesture, lambda gesture: self._set(selected="" if gesture.path == self.selected else gesture.path)),
-                on(FoldGesture, lambda gesture: self._set(toggled=self.toggled ^ {gesture.key})),
-                on(WhyGesture, lambda gesture: self._set(question=gesture.of)),
-                on(StepGesture, lambda gesture: self._set(replay=replace(self.replay, step=gesture.step))),
-                on(WeighGesture, lambda gesture: self._set(replay=replace(self.replay, weighed=self.replay.weighed | {gesture.conflict}))),
-                on(FewestGesture, lambda _: self._set(replay=replace(self.replay, fewest=self._session.plan))),
-                on(ExpandGesture, lambda gesture: self._set(views=self.views.toggle_scope(gesture.scope, self._report))),
-                on(MomentGesture, lambda gesture: self._set(views=self.views.at(gesture.place, self._report))),
-                on(ShowStageGesture, lambda gesture: self._set(views=self.views.of_stage(gesture.stage, self._report))),
+                on(gestures.TabGesture, self._open),
+                on(gestures.SelectGesture, lambda gesture: self._set(selected="" if gesture.path == self.selected else gesture.path)),
+                on(gestures.FoldGesture, lambda gesture: self._set(toggled=self.toggled ^ {gesture.key})),
+                on(gestures.WhyGesture, lambda gesture: self._set(question=gesture.of)),
+                on(gestures.StepGesture, lambda gesture: self._set(replay=replace(self.replay, step=gesture.step))),
                 on(
-                    TryBoundaryGesture,
+                    gestures.WeighGesture,
+                    lambda gesture: self._set(replay=replace(self.replay, weighed=self.replay.weighed | {gesture.conflict})),
+                ),
+                on(gestures.FewestGesture, lambda _: self._set(replay=replace(self.replay, fewest=self._session.plan))),
+                on(gestures.ExpandGesture, lambda gesture: self._set(views=self.views.toggle_scope(gesture.scope, self._report))),
+                on(gestures.MomentGesture, lambda gesture: self._set(views=self.views.at(gesture.place, self._report))),
+                on(gestures.ShowStageGesture, lambda gesture: self._set(views=self.views.of_stage(gesture.stage, self._report))),
+                on(
+                    gestures.TryBoundaryGesture,
                     lambda gesture: self._set(trial=preview_boundary(gesture, self._session.plan, self._session.report)),
                 ),
-                on(PictureGesture, lambda gesture: self._set(asked=self.asked | {gesture.name})),
+                on(gestures.PictureGesture, lambda gesture: self._set(asked=self.asked | {gesture.name})),
             ]
         )
 
@@ -77,7 +66,7 @@ class Sight:
     def _set(self, **changed: Any) -> None:
         vars(self).update(changed)
 
-    def _open(self, gesture: TabGesture) -> None:
+    def _open(self, gesture: gestures.TabGesture) -> None:
         section = section_of(gesture.tab)  # of an old link, another tab than the one that it names
         if section.key != self.tab:
             self.asked = frozenset()
@@ -100,7 +89,7 @@ class Answers:
         """Record a gesture; `False` if only the present state is to be sent again."""
         self.last = {"view": str(message.get("view", ""))[:40], "seq": message.get("seq", 0)}
         view, number = self.last["view"], self.last["seq"]
-        if message.get("verb") == RefreshGesture.verb or (message.get("again") and self._done.get(view) == number):
+        if message.get("verb") == gestures.RefreshGesture.verb or (message.get("again") and self._done.get(view) == number):
             self.revision += 1
             return False
         self._done[view] = number

@@ -8,18 +8,8 @@ from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Part
 from workbench.widgets.find.find_tab import find_blocks
 from workbench.widgets.find.finder import Finder
+from workbench.widgets.gestures import panel_gestures as gestures
 from workbench.widgets.gestures.gesture import Handlers, on
-from workbench.widgets.gestures.panel_gestures import (
-    ChooseFoundGesture,
-    ExplainFoundGesture,
-    FindGesture,
-    PinChoiceGesture,
-    RelaxGesture,
-    StopFindingGesture,
-    StopVerifyingGesture,
-    TakeFoundGesture,
-    VerifyFoundGesture,
-)
 from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.table_blocks import Block
@@ -39,22 +29,22 @@ class FindPanel:
         session, finder = self._session, self.finder
         return dict(
             [
-                on(FindGesture, lambda gesture: finder.find(gesture, session.plan)),
-                on(StopFindingGesture, lambda _: finder.stop()),
-                on(ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
-                on(TakeFoundGesture, self._take),
-                on(ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
-                on(VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
-                on(StopVerifyingGesture, lambda _: finder.stop_verifying()),
-                on(PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
-                on(RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
+                on(gestures.FindGesture, lambda gesture: finder.find(gesture, session.plan)),
+                on(gestures.StopFindingGesture, lambda _: finder.stop()),
+                on(gestures.ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
+                on(gestures.TakeFoundGesture, self._take),
+                on(gestures.ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
+                on(gestures.VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
+                on(gestures.StopVerifyingGesture, lambda _: finder.stop_verifying()),
+                on(gestures.PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
+                on(gestures.RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
             ]
         )
 
     def blocks(self, report: Report, background: BackgroundQueries | None) -> list[Block]:
         return find_blocks(self.finder, report, background)
 
-    def _take(self, gesture: TakeFoundGesture) -> None:
+    def _take(self, gesture: gestures.TakeFoundGesture) -> None:
         edit = self.finder.take(gesture.plan, self._session.plan)
         if edit is not None:
             self._session.apply(edit)

@@ -5,22 +5,9 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from workbench.multimodel import training_events as events
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.multimodel.training_events import (
-    AddModel,
-    CheckpointNotice,
-    CommandDone,
-    CommandRefused,
-    ModelFailed,
-    RemoveDevice,
-    ReturnDevice,
-    SchedulePredicted,
-    StopModel,
-    TrainingDone,
-    TrainingEvent,
-    UnitDone,
-)
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_seconds
@@ -122,26 +109,26 @@ class TrainingProgress:
         """Share of all units that have run."""
         return sum(model.done for model in self.models.values()) / max(1, sum(model.of for model in self.models.values()))
 
-    def hear(self, event: TrainingEvent, now: float) -> None:
+    def hear(self, event: events.TrainingEvent, now: float) -> None:
         self.now = now
         match event:
             case Progress(stage=stage, model=model):
                 self.stage = stage
                 self._prepare(model, stage)
                 self._note(stage)
-            case SchedulePredicted():
+            case events.SchedulePredicted():
                 self._begin_schedule(event)
-            case UnitDone():
+            case events.UnitDone():
                 self._unit(event)
-            case ModelFailed():
+            case events.ModelFailed():
                 self._fail_model(event)
-            case CheckpointNotice(message=message):
+            case events.CheckpointNotice(message=message):
                 self._note(message, "warn")
-            case CommandDone():
+            case events.CommandDone():
                 self._command_done(event)
-            case CommandRefused():
+            case events.CommandRefused():
                 self._command_refused(event)
-            case TrainingDone(measurement=measurement):
+            case events.TrainingDone(measurement=measurement):
                 self._done(measurement)
             case Failed():
                 self._end("error", event.text, "bad")
@@ -155,7 +142,7 @@ class TrainingProgress:
         if name in self.models:
             self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
 
-    def _begin_schedule(self, event: SchedulePredicted) -> None:
+    def _begin_schedule(self, event: events.SchedulePredicted) -> None:
         self.devices, self.scheduled = event.devices, True
         resumed_units = dict(zip(event.names, event.resumed_units, strict=False))
         counts = dict(zip(event.names, event.unit_counts, strict=False))
@@ -169,7 +156,7 @@ class TrainingProgress:
                 if model.done >= model.of:
                     self._note(f"`{name}` is {model.state(running=True)} from an earlier run")
 
-    def _unit(self, event: UnitDone) -> None:
+    def _unit(self, event: events.UnitDone) -> None:
         model = self.models[event.model]
         if model.done == model.resumed_units:
             self._note(f"`{model.name}` has begun" if event.done == 1 else f"`{model.name}` goes on after {event.done - 1:,} units")
@@ -193,21 +180,21 @@ class TrainingProgress:
         """Return a warning for a stopped model whose checkpoint does not record the stop."""
         return "; Run continues it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
-    def _fail_model(self, event: ModelFailed) -> None:
+    def _fail_model(self, event: events.ModelFailed) -> None:
         model = self.models[event.model]
         model.failed, model.of = True, event.of
         self._note(event.message, "bad")
 
-    def _command_done(self, event: CommandDone) -> None:
+    def _command_done(self, event: events.CommandDone) -> None:
         match event.command:
-            case AddModel(model=name):
+            case events.AddModel(model=name):
                 self._note(f"`{name}` joins")
-            case StopModel(model=name):
+            case events.StopModel(model=name):
                 self._stop_model(self.models[name], event.of)
-            case RemoveDevice(device=number):
+            case events.RemoveDevice(device=number):
                 self.away = self.away | {number}
                 self._note(f"device {number} no longer accepts units")
-            case ReturnDevice(device=number):
+            case events.ReturnDevice(device=number):
                 self.away = self.away - {number}
                 self._note(f"device {number} is back")
 
@@ -216,9 +203,9 @@ class TrainingProgress:
         ends = self._ending_text(model) if model.ended else "stops after the current mini-batch"
         self._note(f"`{model.name}` {ends}")
 
-    def _command_refused(self, event: CommandRefused) -> None:
+    def _command_refused(self, event: events.CommandRefused) -> None:
         self._note(event.message, "warn")
-        if isinstance(event.command, AddModel):
+        if isinstance(event.command, events.AddModel):
             self._without({event.command.model} - {model.name for model in self.models.values() if model.whole})
 
     def _without(self, names: AbstractSet[str]) -> None:

@@ -13,23 +13,8 @@ from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.widgets.gestures import stage_gestures as gestures
 from workbench.widgets.gestures.gesture import EditMaker, Kind, means
-from workbench.widgets.gestures.stage_gestures import (
-    BalanceMemoryGesture,
-    BalanceTimeGesture,
-    BoundaryGesture,
-    BucketsGesture,
-    ChunksGesture,
-    EngineGesture,
-    MakePipelineGesture,
-    MicroBatchesGesture,
-    RemovePipelineGesture,
-    ScheduleGesture,
-    StageAxisGesture,
-    StageGesture,
-    StageRematGesture,
-    StagesGesture,
-)
 from workbench.widgets.gestures.view_gestures import TryBoundaryGesture
 from workbench.widgets.pipeline.first_pipeline import micro_batches_for, propose_pipeline
 
@@ -53,15 +38,15 @@ def _verify_pipeline(plan: Plan) -> None:
         raise PipelineError("The plan has no pipeline.", ["make one first"])
 
 
-def _remove(_gesture: RemovePipelineGesture, plan: Plan, _report: Report) -> Edit:
+def _remove(_gesture: gestures.RemovePipelineGesture, plan: Plan, _report: Report) -> Edit:
     _verify_pipeline(plan)
     return SetPipeline(None, "no pipeline")
 
 
-def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
+def _changes(kind: type[gestures.StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
     """Build a table entry that changes the pipeline and partitions it on trial. Raises `WorkbenchError`."""
 
-    def make(gesture: StageGesture, plan: Plan, report: Report) -> Edit:
+    def make(gesture: gestures.StageGesture, plan: Plan, report: Report) -> Edit:
         _verify_pipeline(plan)
         spec, about = change(gesture.value, plan, report)
         edit = SetPipeline(spec, about)
@@ -195,18 +180,18 @@ def require_pipeline(report: Report) -> PipelineReport:
 
 STAGE_EDITS: dict[Kind, EditMaker] = dict(
     [
-        means(MakePipelineGesture, lambda gesture, plan, _report: propose_pipeline(plan, gesture.value).edit),
-        means(RemovePipelineGesture, _remove),
-        _changes(StagesGesture, _stages),
-        _changes(MicroBatchesGesture, _micro_batches),
-        _changes(ChunksGesture, _chunks),
-        _changes(ScheduleGesture, _schedule),
-        _changes(StageRematGesture, _remat),
-        _changes(EngineGesture, lambda name, plan, _: (replace(spec_of(plan), engine=name), f"engine {name}")),
-        _changes(StageAxisGesture, _axis),
-        _changes(BoundaryGesture, _boundary),
-        _changes(BalanceTimeGesture, _by_time),
-        _changes(BalanceMemoryGesture, _by_memory),
-        _changes(BucketsGesture, _by_buckets),
+        means(gestures.MakePipelineGesture, lambda gesture, plan, _report: propose_pipeline(plan, gesture.value).edit),
+        means(gestures.RemovePipelineGesture, _remove),
+        _changes(gestures.StagesGesture, _stages),
+        _changes(gestures.MicroBatchesGesture, _micro_batches),
+        _changes(gestures.ChunksGesture, _chunks),
+        _changes(gestures.ScheduleGesture, _schedule),
+        _changes(gestures.StageRematGesture, _remat),
+        _changes(gestures.EngineGesture, lambda name, plan, _: (replace(spec_of(plan), engine=name), f"engine {name}")),
+        _changes(gestures.StageAxisGesture, _axis),
+        _changes(gestures.BoundaryGesture, _boundary),
+        _changes(gestures.BalanceTimeGesture, _by_time),
+        _changes(gestures.BalanceMemoryGesture, _by_memory),
+        _changes(gestures.BucketsGesture, _by_buckets),
     ]
 )
