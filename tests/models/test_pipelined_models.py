@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
+from tests.support.partitioned_losses import partition_loss
 from workbench.engine.mpmd.against_sequential import largest_error
 from workbench.engine.mpmd.aot_compile import compiled_peaks
 from workbench.errors import DocumentError
@@ -20,7 +21,6 @@ from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.tracing.stage_partition.partition_network import StagePartition
-from workbench.tracing.stage_partition.trace_network import partition_loss
 
 pytestmark = pytest.mark.compile
 

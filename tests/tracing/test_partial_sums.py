@@ -10,6 +10,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from tests.support import pipelines
+from tests.support.partitioned_losses import partition_loss
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.models import build
@@ -18,7 +19,7 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParall
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.trace_network import network_of, partition_loss
+from workbench.tracing.stage_partition.trace_network import network_of
 
 pytestmark = pytest.mark.compile
 

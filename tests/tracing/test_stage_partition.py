@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import pipelines
+from tests.support.partitioned_losses import partition_loss
 from workbench.core.path_patterns import template
 from workbench.errors import PipelineError, TraceError
 from workbench.models import gpt
@@ -14,7 +15,7 @@ from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_we
 from workbench.tracing.layered_losses import scanned_loss, sequential_loss
 from workbench.tracing.stage_partition.network_blocks import block_path
 from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
-from workbench.tracing.stage_partition.trace_network import network_of, partition_loss
+from workbench.tracing.stage_partition.trace_network import network_of
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 W = jax.ShapeDtypeStruct((4, 4), "float32")
@@ -64,7 +65,7 @@ def test_scanned_and_listed_layers_give_the_same_blocks():
     ]
 
 
-def test_each_stage_holds_its_own_layers_slices_and_a_tied_table_is_replicated_or_reported():
+def test_each_stage_holds_its_own_layers_slices_and_a_tied_table_is_replicated():
     network = network_of(gpt.build(scan=True), 2)
     partition = partition_network(network, starts_at(network, ["layers/2"]))
     first, second = (
@@ -73,8 +74,6 @@ def test_each_stage_holds_its_own_layers_slices_and_a_tied_table_is_replicated_o
     assert "params/layers/mlp/w1[0]" in first
     assert "params/layers/mlp/w1[3]" in second
     assert first & second == {"params/embedding/tokens"}
-    with pytest.raises(PipelineError, match="`params/embedding/tokens` is used in stages 0 and 1"):
-        partition_network(network, starts_at(network, ["layers/2"]), shared="report")
 
 
 def test_a_skip_goes_from_its_maker_straight_to_its_reader_and_is_counted_at_every_cut_it_crosses():

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.support.partitioned_losses import partition_loss
 from workbench.tracing.jaxpr.equations import flops_of
 from workbench.tracing.stage_partition.block_programs import block_tasks
-from workbench.tracing.stage_partition.trace_network import partition_loss
 
 PASSES = ("forward", "forward_keeping", "forward_and_backward")
 HALVES = ("backward_input", "backward_weight", "backward")

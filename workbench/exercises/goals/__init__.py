@@ -51,7 +51,7 @@ ALL_GOALS: tuple[type[Goal], ...] = (
 
 
 def parse_goal(record: Mapping[str, Any]) -> Goal:
-    """The inverse of `goal_record`. Raises `DocumentError` for an unknown goal or invalid fields."""
+    """The goal that an entry of `exercise.json` states. Raises `DocumentError` for an unknown goal or invalid fields."""
     values = dict(record)
     name = values.pop("goal", "")
     kind = next((candidate for candidate in ALL_GOALS if candidate.name == name), None)

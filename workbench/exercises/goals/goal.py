@@ -65,12 +65,6 @@ def _read(goal: str, each: "Field[Any]", value: Any) -> Any:
     return value
 
 
-def goal_record(goal: Goal) -> dict[str, Any]:
-    """The goal as JSON values: its name, and fields that differ from their defaults."""
-    values = {item.name: getattr(goal, item.name) for item in fields(goal) if getattr(goal, item.name) != item.default}  # type: ignore[arg-type]
-    return {"goal": goal.name, **values}
-
-
 def make_goal(kind: type[Goal], given: Mapping[str, Any]) -> Goal:
     """A goal of this kind with these fields. Raises `DocumentError` for missing, unknown or invalid fields."""
     parameters = {parameter.name: parameter for parameter in fields(kind)}  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A network partitioned into consecutive stages, each a pure function with its parameters, input and output values.
 
-Any loss can be partitioned (`partition_loss`), including those of `layered_losses.sequential_loss` and `scanned_loss`.
+Any loss can be partitioned, including those of `layered_losses.sequential_loss` and `scanned_loss`.
 A value goes directly from the stage that makes it to each stage that reads it, without passing through the stages in
 between.
 """
@@ -80,10 +80,10 @@ class StagePartition:
         return self.network.parameter_paths[leaf] + ("" if layer is None else f"[{layer}]")
 
 
-def partition_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> StagePartition:
+def partition_network(network: Network, starts: Sequence[int]) -> StagePartition:
     """The network partitioned before the blocks with numbers `starts`; the first stage begins at block 0.
 
-    A parameter that several stages use is held by each, with its gradients added (`replicate`), or an error (`report`).
+    A parameter that several stages use is held by each, with its gradients added.
     """
     bounds_in_proper = [0, *(network.block_starts[start] for start in starts), len(network.proper)]
     parts = [list(network.proper[a:b]) for a, b in pairwise(bounds_in_proper)]
@@ -102,15 +102,7 @@ def partition_network(network: Network, starts: Sequence[int], shared: str = "re
         )
         for stage, eqns in enumerate(parts)
     )
-    partition = StagePartition(network, tuple(starts), virtual_stages, values)
-    if shared == "report" and partition.shared:
-        param_slice, stages = next(iter(partition.shared.items()))
-        raise PipelineError(
-            f"`{partition.path(param_slice)}` is used in stages {' and '.join(map(str, stages))}"
-            + (f", and {len(partition.shared) - 1} more are used in several." if len(partition.shared) > 1 else "."),
-            ["let each stage hold a copy (shared='replicate')", "move the boundary so that one stage has all its users"],
-        )
-    return partition
+    return StagePartition(network, tuple(starts), virtual_stages, values)
 
 
 def _find_readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:

@@ -1,4 +1,4 @@
-"""From a program or a loss to its network, and from that to a stage partition."""
+"""From a program or a loss to its network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,9 +14,7 @@ from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_spec
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized
 from workbench.tracing.jaxpr.flatten_loss import flatten
-from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network, starts_at
 from workbench.tracing.trace_function import guard_tracing
 
 _NETWORK_BYTES = 650  # per operation of the program, including traces of its blocks (benchmarks/kept_memory.py)
@@ -48,34 +46,14 @@ def _trace_network(program: Program, micro_batches: int) -> Network:
     splits = plan_input_splits(program, micro_batches)
     batch = [micro_batch_spec(_spec(tensor), split, micro_batches) for tensor, split in zip(inputs, splits, strict=True)]
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
-    network = _flatten_loss(
+    network = flatten_loss(
         training.loss, trees, [tensor.path for tensor in params], [tensor.path for tensor in inputs], micro_batches, program.name
     )
     dims = {tensor.path: tensor.dims for tensor in (*params, *inputs)}
     return replace(network, batch_dim=batch_dim(inputs, program.name), dims=dims, sums=training.sums, frozen=training.frozen)
 
 
-def partition_loss(
-    loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate"
-) -> StagePartition:
-    """`loss(params, batch)` partitioned before the blocks with these paths; `batch` is one micro-batch. Arrays or their
-    specs.
-
-    `shared`: `replicate` a parameter that several stages use, or `report` it as an error. Raises `PipelineError` for an
-    unknown block and a loss with side effects, `TraceError` if JAX cannot trace it.
-    """
-    trees = []
-    paths = []
-    for root, tree in (("params", params), ("batch", batch)):
-        names, leaves = named_leaves(root, tree)
-        specs = [spec_of(path, leaf) for path, leaf in zip(names, leaves, strict=True)]
-        trees.append(jax.tree.unflatten(jax.tree.structure(tree), specs))
-        paths.append(names)
-    network = _flatten_loss(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
-    return partition_network(network, starts_at(network, boundaries), shared)
-
-
-def _flatten_loss(
+def flatten_loss(
     loss: Callable[..., Any], trees: tuple[Any, Any], params: Sequence[str], batch: Sequence[str], micro_batches: int, name: str
 ) -> Network:
     closed = guard_tracing(lambda: _trace_value(loss, trees), name)
