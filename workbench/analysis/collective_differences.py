@@ -13,18 +13,7 @@ from workbench.reports.collective import Collective, collective_class
 from workbench.reports.compiled import Compiled, CompiledCollective
 from workbench.reports.report import Report
 
-_SHIFT_OPS = (
-    "slice",
-    "pad",
-    "concatenate",
-    "conv",
-    "reduce_window",
-    "roll",
-    "cumsum",
-    "dynamic_update_slice",
-    "rev",
-    "select_and_scatter",
-)
+_SHIFT_OPS = ("slice", "pad", "concatenate", "conv", "reduce_window", "roll", "cumsum", "dynamic_update_slice", "rev", "select_and_scatter")
 _LOOKUP_OPS = ("gather", "scatter")
 _EXPANDED_OPS = ("select_and_scatter", "top_k", "fft")
 _UNPARTITIONED_OPS = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")

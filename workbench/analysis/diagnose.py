@@ -220,9 +220,7 @@ def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnost
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
         Diagnostic(
-            "branches",
-            subject_of(report.plan.program, index),
-            f"One of its {counts[index]} branches runs per step; all are counted.",
+            "branches", subject_of(report.plan.program, index), f"One of its {counts[index]} branches runs per step; all are counted."
         )
         for index in partitioned.structure.control_flow
         if partitioned.structure.ops[index].kind in BRANCHING

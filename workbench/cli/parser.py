@@ -114,21 +114,14 @@ def _serve(added: Any) -> None:
         "would slow each other down, and one compilation per two processors, at most 4)",
     )
     command.add_argument(
-        "--time-limit",
-        type=duration,
-        metavar="SECONDS",
-        help="stop a run or compilation after this many seconds (default: 1800)",
+        "--time-limit", type=duration, metavar="SECONDS", help="stop a run or compilation after this many seconds (default: 1800)"
     )
     command.add_argument(
         "--cluster",
         metavar="ADDRESS",
         help="compile and search on a Ray cluster: ray://HOST:10001, or `auto` for the cluster of this machine",
     )
-    command.add_argument(
-        "--exercise",
-        metavar="FILE",
-        help="show the questions of this exercise.json above the board",
-    )
+    command.add_argument("--exercise", metavar="FILE", help="show the questions of this exercise.json above the board")
     command.add_argument(
         "--lesson", nargs="?", const="", metavar="NAME", help="open a lesson next to its board (default: the page of all lessons)"
     )

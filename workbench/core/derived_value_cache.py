@@ -136,9 +136,7 @@ def cache_with_program(
     return decorate
 
 
-def cache_with_owner(
-    function: Callable[Concatenate[Owner, Given], Value],
-) -> Callable[Concatenate[Owner, Given], Value]:
+def cache_with_owner(function: Callable[Concatenate[Owner, Given], Value]) -> Callable[Concatenate[Owner, Given], Value]:
     """Decorate a function to cache its results in the `__dict__` of its first argument."""
 
     @wraps(function)

@@ -334,10 +334,7 @@ def _check_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
     if allows not in DIRECTIONS or not place.strip("@ "):
         raise LayoutError(
             f"`{barrier_text(place, allows)[:80]}` is not a barrier.",
-            [
-                "`barrier[@mlp/dot_general]` blocks propagation",
-                "`allows:forward` and `allows:backward` block one direction",
-            ],
+            ["`barrier[@mlp/dot_general]` blocks propagation", "`allows:forward` and `allows:backward` block one direction"],
         )
     return barrier
 

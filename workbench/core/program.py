@@ -255,8 +255,7 @@ class Program:
     def _mesh_error(self, axes: MeshAxes, reason: str, ways_out: Sequence[str]) -> TraceError:
         traced, wanted = (" ".join(f"{name}:{size}" for name, size in mesh) for mesh in (self.manual_mesh, axes))
         return TraceError(
-            f"`{self.name}` has a shard_map over {traced} and cannot be traced over {wanted}: {reason}",
-            [f"keep {traced}", *ways_out],
+            f"`{self.name}` has a shard_map over {traced} and cannot be traced over {wanted}: {reason}", [f"keep {traced}", *ways_out]
         )
 
     def variant(self, *, remat: Remat | None = None, precision: Precision | None = None, offload: Offload | None = None) -> "Program":

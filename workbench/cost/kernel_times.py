@@ -124,15 +124,7 @@ def kernel_times(
         unestimated = np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
     share = chip.efficiency_of("sustained")
     launched = chip.launch / chip.efficiency_of("launch") * launches
-    return KernelTimes(
-        dots / share,
-        vector / share,
-        memory / share,
-        launched,
-        moved + collective_matmul.moved,
-        steps,
-        unestimated,
-    )
+    return KernelTimes(dots / share, vector / share, memory / share, launched, moved + collective_matmul.moved, steps, unestimated)
 
 
 def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:

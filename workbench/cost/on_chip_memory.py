@@ -116,13 +116,7 @@ def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents:
     ends = lasts.cumsum()
     waits = np.append(np.maximum(times.memory - np.maximum(times.dots, times.vector), 0.0), np.inf)
     return OnChip(
-        placeable_bytes(chip),
-        1 / chip.memory_bandwidth,
-        ends - lasts,
-        ends,
-        waits,
-        tuple(depths),
-        dict(loop_ends(structure, extents)),
+        placeable_bytes(chip), 1 / chip.memory_bandwidth, ends - lasts, ends, waits, tuple(depths), dict(loop_ends(structure, extents))
     )
 
 

@@ -3,15 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from workbench.documents.jax_script import (
-    comment_text,
-    export_script,
-    folded_shardings,
-    literal,
-    other_statements,
-    plain_text,
-    spec_text,
-)
+from workbench.documents.jax_script import comment_text, export_script, folded_shardings, literal, other_statements, plain_text, spec_text
 from workbench.plan.plan import Plan
 
 # Logical axis rules, by which Flax, MaxText and similar libraries shard named dimensions.
@@ -67,11 +59,7 @@ def _left_out_lines(plan: Plan) -> list[str]:
     statements = [f"{pattern}={sharding}" for pattern, sharding in plan.layout.overrides] + other_statements(plan.layout)
     if not statements:
         return []
-    return [
-        "",
-        "# This plan also has decisions that rules by name cannot express:",
-        *map(comment_text, statements),
-    ]
+    return ["", "# This plan also has decisions that rules by name cannot express:", *map(comment_text, statements)]
 
 
 # A `PartitionSpec` for every argument: a module that needs only JAX and maps a tree of arguments to a pytree of specs.

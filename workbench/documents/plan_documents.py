@@ -55,8 +55,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
     }
     if problem := _schema_problem(document):
         raise DocumentError(
-            f"`{plan.name[:80]}` cannot be saved because it could not be reopened: {problem}.",
-            ["give it another name, or other arguments"],
+            f"`{plan.name[:80]}` cannot be saved because it could not be reopened: {problem}.", ["give it another name, or other arguments"]
         )
     return _pretty_json(document) + "\n"
 
@@ -263,10 +262,7 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
     if known is None or reference.target != _MARK + known.fingerprint:
         raise DocumentError(
             f"{name} is for a program traced in another process without a reference, not for the program here.",
-            [
-                "serve that program again",
-                'trace it with `reference=wb.Reference("my_module:build")` to open its plans anywhere',
-            ],
+            ["serve that program again", 'trace it with `reference=wb.Reference("my_module:build")` to open its plans anywhere'],
         )
     return known
 

@@ -135,8 +135,7 @@ def _call_function(reference: Reference, function: Callable[..., Any]) -> Progra
         raise
     except Exception as error:
         raise DocumentError(
-            f"The program `{reference}` raised {_exception_text(error)}.",
-            ["fix the function", "fix its arguments in the document"],
+            f"The program `{reference}` raised {_exception_text(error)}.", ["fix the function", "fix its arguments in the document"]
         ) from error
     if not isinstance(program, Program):
         raise DocumentError(

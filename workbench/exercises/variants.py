@@ -35,8 +35,7 @@ class Variant:
         if missing := [axis for axis in self.mesh if axis not in sizes]:
             axes_text = f"there {'is' if len(sizes) == 1 else 'are'} {', '.join(f'`{name}`' for name in sizes)}"
             raise DocumentError(
-                f"The mesh has no axis `{missing[0]}`; {axes_text}.",
-                [f"keep the axes {', '.join(f'`{name}`' for name in self.mesh)}"],
+                f"The mesh has no axis `{missing[0]}`; {axes_text}.", [f"keep the axes {', '.join(f'`{name}`' for name in self.mesh)}"]
             )
         program = _build(plan.program, self.arguments) if self.arguments else plan.program
         return type(plan)(

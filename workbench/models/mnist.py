@@ -32,14 +32,7 @@ LAYOUTS = (
 )
 """The three layouts of the README (`batch:all`, `hidden:all`, both) and others, on eight devices."""
 
-DIMS = {
-    "images": "batch rows cols",
-    "labels": "batch",
-    "w1": "rows cols hidden",
-    "b1": "hidden",
-    "w2": "hidden classes",
-    "b2": "classes",
-}
+DIMS = {"images": "batch rows cols", "labels": "batch", "w1": "rows cols hidden", "b1": "hidden", "w2": "hidden classes", "b2": "classes"}
 
 STROKES = {
     "top": (slice(4, 7), slice(8, 20)),
@@ -110,10 +103,7 @@ def loss(params: dict[str, Any], batch: dict[str, Any]) -> Any:
 
 def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1, optimizer: str = "sgd") -> Program:
     """A training step, with plain SGD unless another `optimizer` is named."""
-    specs = {
-        "images": jax.ShapeDtypeStruct((batch, SIDE, SIDE), jnp.float32),
-        "labels": jax.ShapeDtypeStruct((batch,), jnp.int32),
-    }
+    specs = {"images": jax.ShapeDtypeStruct((batch, SIDE, SIDE), jnp.float32), "labels": jax.ShapeDtypeStruct((batch,), jnp.int32)}
 
     def start(key: Any) -> dict[str, Any]:
         return init(key, hidden)

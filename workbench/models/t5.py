@@ -122,12 +122,7 @@ LAYOUTS = (
 """For `tiny` on eight devices: replicated, data parallel, Megatron in two dimensions without and with the vocabulary."""
 
 ATTENTION = {"norm/scale": "d_model", "wqkv": "d_model > qkv heads d_head", "wo": "heads d_head > d_model"}
-CROSS = {
-    "norm/scale": "d_model",
-    "wq": "d_model > heads d_head",
-    "wkv": "d_model > pairs heads d_head",
-    "wo": "heads d_head > d_model",
-}
+CROSS = {"norm/scale": "d_model", "wq": "d_model > heads d_head", "wkv": "d_model > pairs heads d_head", "wo": "heads d_head > d_model"}
 MLP = {"norm/scale": "d_model", "w1": "d_model > gate_up d_ff", "w2": "d_ff > d_model"}
 ENCODER = nest_tables(attention=ATTENTION, mlp=MLP)
 DECODER = nest_tables(attention=ATTENTION, cross=CROSS, mlp=MLP)

@@ -95,14 +95,7 @@ PRESETS: dict[str, UNetConfig] = {
     # Cicek et al. 2016 (arXiv:1606.06650), figure 2: 19,069,955 parameters, three image channels, three classes. Its convolutions are not
     # padded and take 132 x 132 x 116. Here they are padded and take 128 cubed, so that halves and halos are equal for all shards.
     "cicek-2016": UNetConfig(
-        channels=(64, 128, 256, 512),
-        narrow=(32, 64, 128, 256),
-        image_channels=3,
-        classes=3,
-        size=128,
-        batch=8,
-        widen=True,
-        scale=False,
+        channels=(64, 128, 256, 512), narrow=(32, 64, 128, 256), image_channels=3, classes=3, size=128, batch=8, widen=True, scale=False
     ),
     # Mesh-TensorFlow's `experimental/unet.py`, for CT of the liver and its lesions, with default flags.
     "mesh-tensorflow": UNetConfig(

@@ -62,12 +62,7 @@ class Balance:
 
 
 def balance(
-    costs: Sequence[float],
-    pieces: int,
-    *,
-    sent: Sequence[float] = (),
-    overlapped: bool = False,
-    fixed: Sequence[int] = (),
+    costs: Sequence[float], pieces: int, *, sent: Sequence[float] = (), overlapped: bool = False, fixed: Sequence[int] = ()
 ) -> Balance:
     """Return the partition with the cheapest most expensive piece; `costs` are seconds or bytes.
 

@@ -18,13 +18,7 @@ from workbench.cost.collective_times import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.pipeline.balance import Sending, assign_blocks, balanced_starts, find_starts, list_sends
 from workbench.pipeline.block_layouts import lay_out_network, tasks_of
-from workbench.pipeline.estimate_block_cost import (
-    BlockCost,
-    StageContext,
-    TogetherBytes,
-    estimate_together,
-    make_stage_context,
-)
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, TogetherBytes, estimate_together, make_stage_context
 from workbench.pipeline.stage_bytes import (
     SliceBytes,
     bytes_keeping_residuals,

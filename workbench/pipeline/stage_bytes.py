@@ -63,13 +63,7 @@ def bytes_keeping_residuals(
 
 
 def bytes_recomputing(
-    blocks: Sequence[BlockCost],
-    together: Sequence[TogetherBytes],
-    inputs: int,
-    arriving: int,
-    outputs: int,
-    departing: int,
-    capacity: int,
+    blocks: Sequence[BlockCost], together: Sequence[TogetherBytes], inputs: int, arriving: int, outputs: int, departing: int, capacity: int
 ) -> AtWork:
     """Bytes of the running tasks if the stage keeps only its `inputs` and recomputes its forward pass.
 

@@ -48,8 +48,4 @@ def transfer_of(plan: Plan) -> Transfer:
         sent = collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment)
         return sent / hardware.chip.efficiency_of("transfer") if waits else sent
 
-    return Transfer(
-        seconds,
-        overlapped=not waits,
-        shared_port=any(each.shape is AxisTopology.SWITCH for level in group for each in level),
-    )
+    return Transfer(seconds, overlapped=not waits, shared_port=any(each.shape is AxisTopology.SWITCH for level in group for each in level))

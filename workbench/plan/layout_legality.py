@@ -71,11 +71,7 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
         raise PipelineError(
             f"`{program.name}` carries `{state.path}` from step to step besides its parameters; pipeline stages carry only parameters and "
             "the optimiser's state.",
-            [
-                "keep running averages as parameters, `wb.moving_average`",
-                "pass RNG keys in the batch",
-                "remove the pipeline",
-            ],
+            ["keep running averages as parameters, `wb.moving_average`", "pass RNG keys in the batch", "remove the pipeline"],
         )
     _verify_axis(mesh, layout, pipeline)
     if program.step.training is not None:

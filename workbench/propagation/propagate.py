@@ -13,12 +13,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.sharding_legality import sharding_faults
 from workbench.propagation.carried_results import reshard_carried_results
 from workbench.propagation.insert_dot_reshards import insert_dot_reshards
-from workbench.propagation.module.insert_statements import (
-    annotate_main,
-    barriers_to_reshards,
-    insert_constraints,
-    result_shardings,
-)
+from workbench.propagation.module.insert_statements import annotate_main, barriers_to_reshards, insert_constraints, result_shardings
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, run_passes
 from workbench.propagation.module.operation_kinds import operations_below
 from workbench.propagation.module.reshard_barriers import (

@@ -89,7 +89,6 @@ def residual_sums(plan: Plan) -> tuple[int, ...]:
     )
     if not sums:
         raise RecipeError(
-            f"`{program.name}` has no residual stream between its blocks.",
-            ["choose another recipe", "add constraints manually"],
+            f"`{program.name}` has no residual stream between its blocks.", ["choose another recipe", "add constraints manually"]
         )
     return sums

@@ -231,11 +231,7 @@ def _stages(compiled: Compiled) -> str:
 
 def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
     memory = compiled.memory
-    parts = {
-        "arguments": memory.arguments,
-        "results besides": memory.outputs - memory.aliased,
-        "temporaries": memory.temporary,
-    }
+    parts = {"arguments": memory.arguments, "results besides": memory.outputs - memory.aliased, "temporaries": memory.temporary}
     yield (
         "memory per device",
         format_bytes(memory.peak),

@@ -197,10 +197,7 @@ def _figures(measurement: Measurement, report: "Report | None") -> Iterable[tupl
     if measurement.task_overhead is not None:
         yield "engine's own cost", format_seconds(measurement.task_overhead), "to dispatch one task"
     if measurement.max_error is not None:
-        yield (
-            "largest error",
-            *_error_text(measurement, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
-        )
+        yield ("largest error", *_error_text(measurement, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))))
 
 
 def _spread_text(measurement: Measurement) -> str:

@@ -8,11 +8,7 @@ from workbench.core.text_tables import count_text, wrap_text
 from workbench.errors import unknown_name
 from workbench.plan.edits import Edit
 from workbench.reports.propagation import Propagation, PropagationError
-from workbench.reports.propagation_records import (
-    Conflict,
-    Explanation,
-    ShardedValue,
-)
+from workbench.reports.propagation_records import Conflict, Explanation, ShardedValue
 from workbench.reports.propagation_step_text import axis_propagation_text, conflict_text, rejection_text
 
 MOST_VALUES = 4  # per pattern

@@ -191,11 +191,7 @@ def carried_text(program: Program) -> str:
     if not program.carried or program.step.training is not None:
         return ""
     carried = {argument for _, argument in program.carried}
-    groups = {
-        "Carried to the next step": carried,
-        "New per step": set(program.inputs) - carried,
-        "Only read": set(program.state) - carried,
-    }
+    groups = {"Carried to the next step": carried, "New per step": set(program.inputs) - carried, "Only read": set(program.state) - carried}
     lines = [f"{title}: {_roots_text(program, indices)}." for title, indices in groups.items() if indices]
     return "\n".join(wrap_text(line) for line in lines)
 

@@ -24,11 +24,7 @@ MakeProgram = Callable[[int], Program]
 
 
 def latency_front(
-    plan: Plan,
-    batches: Sequence[int],
-    hardware: Sequence[str | Hardware] = (),
-    *,
-    make: MakeProgram | None = None,
+    plan: Plan, batches: Sequence[int], hardware: Sequence[str | Hardware] = (), *, make: MakeProgram | None = None
 ) -> LatencyFront:
     """Latency and throughput of a decode plan, for each of `batches` on each of `hardware` (default: the plan's own).
 

@@ -44,8 +44,7 @@ def choose_boundaries(staged: StagedProgram, rule: str, most_memory: float = np.
     verify_enough_blocks(network.name, network.paths, spec)
     if spec.chunks > 1:
         raise PipelineError(
-            f"Boundaries by memory need one chunk per device; the pipeline has {spec.chunks}.",
-            ["use boundaries by time", "take chunks:1"],
+            f"Boundaries by memory need one chunk per device; the pipeline has {spec.chunks}.", ["use boundaries by time", "take chunks:1"]
         )
     starts = find_uneven_starts(make_stage_tables(staged), spec, most_memory if rule == "fit" else 0.0)
     by_time = plan_starts(replace(staged, spec=spec))

@@ -62,12 +62,7 @@ def make_dispatcher(config: TeamConfig, store: Store, programs: ProgramRegistry)
     engines = [_make_engine(name, settings.get(name, {})) for name in settings.get("engines", ["here"])]
     limits = {name: _read_limits(values) for name, values in settings.get("limits", {}).items()}
     return Dispatcher(
-        store,
-        config.data.resolve() / "jobs",
-        engines,
-        limits=limits,
-        confine=_confine(programs),
-        program_folder=programs.folder_of,
+        store, config.data.resolve() / "jobs", engines, limits=limits, confine=_confine(programs), program_folder=programs.folder_of
     )
 
 

@@ -57,10 +57,7 @@ def _named_policy(names: Sequence[str], offloaded: Sequence[str]) -> Callable[..
     if not offloaded:
         return jax.checkpoint_policies.save_only_these_names(*names)
     return jax.checkpoint_policies.save_and_offload_only_these_names(
-        names_which_can_be_saved=list(names),
-        names_which_can_be_offloaded=list(offloaded),
-        offload_src="device",
-        offload_dst="pinned_host",
+        names_which_can_be_saved=list(names), names_which_can_be_offloaded=list(offloaded), offload_src="device", offload_dst="pinned_host"
     )
 
 

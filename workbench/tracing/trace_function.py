@@ -40,13 +40,7 @@ Dims = Mapping[str, Any] | None
 PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
 
 
-def trace(
-    fn: Callable[..., Any],
-    *args: Any,
-    dims: Dims = None,
-    name: str | None = None,
-    reference: Reference | None = None,
-) -> Program:
+def trace(fn: Callable[..., Any], *args: Any, dims: Dims = None, name: str | None = None, reference: Reference | None = None) -> Program:
     """The program of `fn(*args)`.
 
     **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions
@@ -346,8 +340,7 @@ def verify_byte_counts(jaxpr: Any, name: str) -> None:
         if size_of(aval) > MOST_BYTES:
             shape = " x ".join(f"{size:,}" for size in aval.shape)
             raise TraceError(
-                f"`{name}` creates a value of {shape} {aval.dtype}; the limit is {format_bytes(MOST_BYTES)}.",
-                ["make a dimension smaller"],
+                f"`{name}` creates a value of {shape} {aval.dtype}; the limit is {format_bytes(MOST_BYTES)}.", ["make a dimension smaller"]
             )
     if total >= 8 * MOST_BYTES:
         raise TraceError(

@@ -48,8 +48,7 @@ def shapes(report: Report) -> Picture:
 def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
     tile = report.plan.hardware.chip.array_tile if report.plan.hardware else ()
     groups = group_items(
-        report.arguments,
-        lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dtype, each.tensor.dims, each.sharding),
+        report.arguments, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dtype, each.tensor.dims, each.sharding)
     )
     found = []
     for group in groups:

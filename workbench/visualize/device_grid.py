@@ -127,12 +127,7 @@ def _title(placement: Placement, omitted: str, hardware: Hardware | None) -> tup
         sharing = "the whole tensor"
     else:
         sharing = f"{parts:,} parts, " + ("each on one device" if parts == mesh.size else f"each on {mesh.size // parts:,} devices")
-    lines: tuple[str, ...] = (
-        str(placement.tensor),
-        f"{placement.sharding} on {str(mesh) or 'one device'}",
-        f"{held}: {sharing}",
-        omitted,
-    )
+    lines: tuple[str, ...] = (str(placement.tensor), f"{placement.sharding} on {str(mesh) or 'one device'}", f"{held}: {sharing}", omitted)
     if hardware is not None:
         lines += (f"#: the device of {hardware}, in the order of jax.devices(), and where it stands",)
     return tuple(line for line in lines if line)

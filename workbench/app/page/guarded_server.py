@@ -24,13 +24,7 @@ from tornado.httputil import (
 from tornado.ioloop import IOLoop
 from tornado.web import Application, OutputTransform, RequestHandler
 
-from workbench.app.page.private_members import (
-    allow_all_origins,
-    http_of,
-    make_documents_on_the_event_loop,
-    patch_writes,
-    tornado_of,
-)
+from workbench.app.page.private_members import allow_all_origins, http_of, make_documents_on_the_event_loop, patch_writes, tornado_of
 from workbench.app.page.request_policy import (
     IDLE_SECONDS,
     MOST_MESSAGE,

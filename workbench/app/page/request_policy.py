@@ -43,14 +43,8 @@ class DeniedRequest:
     text: str
 
 
-UNKNOWN_HOST = DeniedRequest(
-    _FORBIDDEN,
-    "This server does not accept this host name. To allow a name: workbench serve --origins NAME:PORT",
-)
-UNKNOWN_ORIGIN = DeniedRequest(
-    _FORBIDDEN,
-    "This server rejects pages of other sites. To allow a site: workbench serve --origins NAME:PORT",
-)
+UNKNOWN_HOST = DeniedRequest(_FORBIDDEN, "This server does not accept this host name. To allow a name: workbench serve --origins NAME:PORT")
+UNKNOWN_ORIGIN = DeniedRequest(_FORBIDDEN, "This server rejects pages of other sites. To allow a site: workbench serve --origins NAME:PORT")
 NO_ORIGIN = DeniedRequest(_FORBIDDEN, "Only pages of this server may open a websocket.")
 OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server cannot be embedded in other sites.")
 NO_METHOD = DeniedRequest(_NO_METHOD, "This server accepts GET requests only.")

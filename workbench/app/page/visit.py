@@ -248,10 +248,7 @@ def offer_boards(boards: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     return {
         "title": "Resume a board?" if len(boards) == 1 else "Resume one of your boards?",
         "text": "Its plans and undo history are kept." if len(boards) == 1 else "Their plans and undo history are kept.",
-        "choices": [
-            *([f"board-{number}", board["label"], board["link"]] for number, board in enumerate(boards)),
-            ["later", "Not now"],
-        ],
+        "choices": [*([f"board-{number}", board["label"], board["link"]] for number, board in enumerate(boards)), ["later", "Not now"]],
     }
 
 

@@ -33,35 +33,21 @@ FORK_SERVER = ServerChild(
     "it is started again after 0.1 s, twice as long each time, at most 30 s; boards and rooms that are open stay, others wait for it",
     is_needed=True,
 )
-BOARDS = ServerChild(
-    "boards",
-    "with a visitor",
-    "another process takes the board up from its journal",
-)
+BOARDS = ServerChild("boards", "with a visitor", "another process takes the board up from its journal")
 ROOMS = ServerChild(
-    "rooms",
-    "with the first person who enters; on a cluster a relay stands for it",
-    "another process replays the room's log",
+    "rooms", "with the first person who enters; on a cluster a relay stands for it", "another process replays the room's log"
 )
 BROKER = ServerChild(
     "partition broker",
     "with the server",
     "it is started again as the fork server is; rooms keep planned figures meanwhile, and ask again what was pending",
 )
-PARTITIONER = ServerChild(
-    "partitioner",
-    "with the first question",
-    "its question fails and says so; the next question starts another",
-)
+PARTITIONER = ServerChild("partitioner", "with the first question", "its question fails and says so; the next question starts another")
 DESCRIBERS = ServerChild(
-    "document describers",
-    "with the first document",
-    "the document that it read is an error; the next one starts another",
+    "document describers", "with the first document", "the document that it read is an error; the next one starts another"
 )
 JOB_LANES = ServerChild(
-    "job lanes",
-    "with the server: a thread for each engine",
-    "the next turn goes on from the store; jobs that run are not touched",
+    "job lanes", "with the server: a thread for each engine", "the next turn goes on from the store; jobs that run are not touched"
 )
 LIBTPU = ServerChild(
     "libtpu worker",

@@ -30,12 +30,7 @@ class FleetExecutor:
     """Runs all models to their ends, also while models and devices join or leave (`join_and_leave`)."""
 
     def __init__(
-        self,
-        devices: Sequence[FleetDevice],
-        policy: Policy,
-        *,
-        double_buffer: bool,
-        tell: TrainingListener | None = None,
+        self, devices: Sequence[FleetDevice], policy: Policy, *, double_buffer: bool, tell: TrainingListener | None = None
     ) -> None:
         self.devices = list(devices)
         self.scheduler = UnitScheduler(policy)

@@ -236,11 +236,7 @@ class _InstructionBuilder:
             for place, user in self.stages.borrowed_grads(stage):
                 param_slice = update.owned[place]
                 sends.append(
-                    (
-                        self._gradient_slot(user, param_slice),
-                        ("lent", stage, param_slice, user),
-                        self._param_sharding(stage, param_slice),
-                    )
+                    (self._gradient_slot(user, param_slice), ("lent", stage, param_slice, user), self._param_sharding(stage, param_slice))
                 )
         return sends
 

@@ -21,7 +21,7 @@ TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without questions after which the process is ended
 _KNOWN_FAILURES = {  # XLA checks that are known to fail, by message (jaxlib 0.10.2)
     "get_first_valid_element_offset_on_dilated_shard": "keep the sharded image dimension of the convolution whole, or choose a stride and "
-    "padding whose gradient needs no negative padding",
+    "padding whose gradient needs no negative padding"
 }
 
 

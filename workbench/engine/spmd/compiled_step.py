@@ -176,10 +176,7 @@ def _verify_whole(plan: Plan) -> None:
             raise EngineError(
                 f"`{tensor.path}` would be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; "
                 "a run passes complete values between steps.",
-                [
-                    "set the partial sum on an intermediate value, `@path=[...] unreduced:...`",
-                    f"remove `unreduced` from `{tensor.path}`",
-                ],
+                ["set the partial sum on an intermediate value, `@path=[...] unreduced:...`", f"remove `unreduced` from `{tensor.path}`"],
             )
 
 

@@ -133,10 +133,7 @@ def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> Engi
         )
     how = process_end_text(return_code)
     last_output = f" Last output: {words}" if (words := last_line(last_words)) else ""
-    return EngineError(
-        f"The worker process of {name} died while {stage}, {how}.{last_output}",
-        _another_try(job),
-    )
+    return EngineError(f"The worker process of {name} died while {stage}, {how}.{last_output}", _another_try(job))
 
 
 def _sharing(job: WorkerJob) -> str:

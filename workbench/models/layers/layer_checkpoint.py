@@ -14,10 +14,7 @@ SAVED_NAMES = {
         *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # mixture of experts
     ),
     "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "curved", "hidden"),
-    "latent": (
-        *("stream", "mixed", "up", "query_low", "pair_low"),
-        *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),
-    ),
+    "latent": (*("stream", "mixed", "up", "query_low", "pair_low"), *("scores", "chosen", "tokens", "mask", "share_received", "sorted")),
     "full": (),
 }
 """Names of the values that a layer keeps for its backward pass besides its input, by `recompute`."""

@@ -82,10 +82,7 @@ def _in_inference(config: MixtureConfig, **changes: Any) -> MixtureInferenceConf
 
 
 PRESETS: dict[str, MixtureInferenceConfig] = {
-    name: _in_inference(
-        config,
-        **({"seq": 32, "context": 64, "weights": "float32", "cache": "float32"} if name.startswith("tiny") else {}),
-    )
+    name: _in_inference(config, **({"seq": 32, "context": 64, "weights": "float32", "cache": "float32"} if name.startswith("tiny") else {}))
     for name, config in TRAINED.items()
 }
 """The models of `mixture.config`, with a cache as long as their training sequences; tiny ones half filled."""

@@ -63,8 +63,7 @@ class PlanPage(ProjectPageHandler):
         if record["project"] != project:
             raise MissingError("plan", entry)
         hardware, forks = await gather(
-            self.ask("hardware.list", project=project),
-            self.ask_all("plans.list", 100, {"digest": record["digest"]}, project=project),
+            self.ask("hardware.list", project=project), self.ask_all("plans.list", 100, {"digest": record["digest"]}, project=project)
         )
         card = read_card(record)
         forks_of_plan = [read_card(fork) for fork in forks if fork["id"] != entry]

@@ -15,17 +15,7 @@ from workbench.team.actions.classes.given_answers import tries_of
 from workbench.team.actions.held_roles import role_in_project, role_in_room, takes_part, verify_active
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.store.store import Store, now
-from workbench.team.store.tables import (
-    Assignment,
-    Comment,
-    LogEntry,
-    Project,
-    RegisteredProgram,
-    StoredPlan,
-    StoredRoom,
-    StudentWork,
-    User,
-)
+from workbench.team.store.tables import Assignment, Comment, LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom, StudentWork, User
 
 MOVES = ("edit", "undo", "redo", "go", "push")
 EVERYBODY = "*"

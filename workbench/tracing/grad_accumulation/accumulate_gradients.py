@@ -46,11 +46,7 @@ class GradAccumulation:
 
 
 def accumulate_grads(
-    stage: StageTasks,
-    task: TracedStageTask,
-    parts: DataParallelGroups = NO_GROUPS,
-    *,
-    add_separately: bool = False,
+    stage: StageTasks, task: TracedStageTask, parts: DataParallelGroups = NO_GROUPS, *, add_separately: bool = False
 ) -> GradAccumulation:
     """A task with its gradients accumulated; `add_separately`: gradients are materialized before they are added."""
     whole, accumulators = task, {place: accumulator(stage.param_slices[place], stage.partition.network.sums) for place in stage.trained}

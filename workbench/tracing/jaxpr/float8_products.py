@@ -66,10 +66,7 @@ def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> t
         x, w = residuals
         for_x = _quantize(arriving, _summed(out, left, scaling), E4M3), _quantize(w, _summed(right, left, scaling), E4M3)
         for_w = _quantize(x, _summed(left, right, scaling), E4M3), _quantize(arriving, _summed(out, right, scaling), E4M3)
-    return (
-        _multiply(f"{out},{right}->{left}", *for_x, arriving.dtype),
-        _multiply(f"{left},{out}->{right}", *for_w, arriving.dtype),
-    )
+    return (_multiply(f"{out},{right}->{left}", *for_x, arriving.dtype), _multiply(f"{left},{out}->{right}", *for_w, arriving.dtype))
 
 
 _scaled_product.defvjp(_forward, _backward)

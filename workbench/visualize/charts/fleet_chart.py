@@ -12,16 +12,7 @@ from typing import Any, NamedTuple
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
 from workbench.visualize.charts.chart import Chart, KeyEntry, columns_of, seconds_unit
-from workbench.visualize.charts.packed_spans import (
-    EDGES,
-    NUMBER,
-    Lane,
-    Span,
-    SpanStyle,
-    idle_columns,
-    lane_properties,
-    pack_spans,
-)
+from workbench.visualize.charts.packed_spans import EDGES, NUMBER, Lane, Span, SpanStyle, idle_columns, lane_properties, pack_spans
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
 
 # Time slices of each device with the share of each model, to draw schedules of many units.

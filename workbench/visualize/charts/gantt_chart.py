@@ -8,16 +8,7 @@ from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated_pipeline import TASK_NAMES, Moment, SimulatedPipeline, gantt_text, gantt_title
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
-from workbench.visualize.charts.packed_spans import (
-    NUMBER,
-    Lane,
-    PackedSpans,
-    Span,
-    SpanStyle,
-    idle_columns,
-    lane_properties,
-    pack_spans,
-)
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, idle_columns, lane_properties, pack_spans
 from workbench.visualize.charts.still_drawing import still_drawing
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture

@@ -27,13 +27,7 @@ HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
 STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")
 """Parts of the step time: arithmetic, memory traffic, launches, communication, elementwise work."""
 
-TASKS = {
-    "forward": "#3B5A8C",
-    "backward": "#B8901C",
-    "backward_input": "#B8901C",
-    "backward_weight": "#E0CC8A",
-    "update": "#5B8C85",
-}
+TASKS = {"forward": "#3B5A8C", "backward": "#B8901C", "backward_input": "#B8901C", "backward_weight": "#E0CC8A", "update": "#5B8C85"}
 """Pipeline tasks by kind."""
 
 WARNING = "#D1383F"

@@ -198,12 +198,7 @@ def _alarm(report: Report, note: Diagnostic, remedies: BackgroundQueries | None)
     """Build an alarm; suggested fixes that take long to find are added later."""
     key = f"{note.kind} {note.subject} {note.message}"
     edits = remedies.ask(report, key, lambda: note.edits, patience=_PATIENCE) if remedies else None
-    return {
-        "key": key,
-        "kind": note.kind,
-        "message": note.message,
-        "edits": list(map(str, edits or ())),
-    }
+    return {"key": key, "kind": note.kind, "message": note.message, "edits": list(map(str, edits or ()))}
 
 
 def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -> str:

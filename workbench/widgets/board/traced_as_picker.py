@@ -67,19 +67,7 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = {
-    "remat": _Option(
-        "remat",
-        "Activations kept for the backward pass; the rest is recomputed",
-        lambda text: SetRemat(Remat.parse(text)),
-    ),
-    "precision": _Option(
-        "precision",
-        "Data types of the arithmetic and the state",
-        lambda text: SetPrecision(Precision.parse(text)),
-    ),
-    "offload": _Option(
-        "host",
-        "State kept in host memory between steps",
-        lambda text: SetOffload(Offload.parse(text)),
-    ),
+    "remat": _Option("remat", "Activations kept for the backward pass; the rest is recomputed", lambda text: SetRemat(Remat.parse(text))),
+    "precision": _Option("precision", "Data types of the arithmetic and the state", lambda text: SetPrecision(Precision.parse(text))),
+    "offload": _Option("host", "State kept in host memory between steps", lambda text: SetOffload(Offload.parse(text))),
 }

@@ -120,11 +120,7 @@ def goal_ticks(question: PlanQuestion, planned: Report, settled: Report) -> tupl
 def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str) -> dict[str, Any]:
     text, report = goal.describe(), next(filter(goal.is_quick, reports), None)
     if about or report is None:
-        return {
-            "text": text,
-            "met": None,
-            "reason": "" if about else "Available once XLA's partitioner has answered, or with Check.",
-        }
+        return {"text": text, "met": None, "reason": "" if about else "Available once XLA's partitioner has answered, or with Check."}
     try:
         reason = goal.miss(report, start)
     except WorkbenchError as error:

@@ -12,14 +12,7 @@ from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirement_conflicts import RequirementConflict
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures
-from workbench.search.search_messages import (
-    FoundEntries,
-    PlanExplanation,
-    SearchClosed,
-    SearchEvent,
-    SearchRefused,
-    SearchUpdate,
-)
+from workbench.search.search_messages import FoundEntries, PlanExplanation, SearchClosed, SearchEvent, SearchRefused, SearchUpdate
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import CANCELLED, OUT_OF_TIME, SearchState
 from workbench.search.tier_ranks import KnownFigures, best_known, list_contenders, rank_front

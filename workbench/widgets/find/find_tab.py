@@ -107,10 +107,7 @@ def _line(progress: FindProgress) -> str:
     return " · ".join(filter(None, (time, f"{counts}{size}", waiting, checking)))
 
 
-_STARTING = {
-    "preparing": "tracing the program with each remat",
-    "searching": "starting the search process and planning the first plan",
-}
+_STARTING = {"preparing": "tracing the program with each remat", "searching": "starting the search process and planning the first plan"}
 """Parts of the start-up, before the time limit begins, by the phase of the progress."""
 
 

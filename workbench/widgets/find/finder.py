@@ -21,13 +21,7 @@ from workbench.search.find_plans import fit_boundaries, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import board_plan, find_candidate, outside_decision
-from workbench.search.search_messages import (
-    ExplainRequest,
-    SearchClosed,
-    SearchCommand,
-    SearchEvent,
-    SearchRequest,
-)
+from workbench.search.search_messages import ExplainRequest, SearchClosed, SearchCommand, SearchEvent, SearchRequest
 from workbench.search.search_space import SearchSpace
 from workbench.widgets.find.board_compilers import BoardCompilers
 from workbench.widgets.find.find_form import SearchTask, first_form, pin_form, read_task, relax_form

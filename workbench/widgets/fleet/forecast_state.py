@@ -83,21 +83,10 @@ def figures_state(
     lasts = [("measured", ran.makespan)] if ran else [("now expected", expects)] if expects else []
     tiers = [(name, format_seconds(took), f"{took / makespan:.2f}× of the prediction" if makespan else "") for name, took in lasts]
     return [
-        _figure(
-            "makespan",
-            "Makespan",
-            format_seconds(makespan),
-            SOURCES[seen.source],
-            tiers=tiers,
-            delta=_delta(makespan, before),
-        ),
+        _figure("makespan", "Makespan", format_seconds(makespan), SOURCES[seen.source], tiers=tiers, delta=_delta(makespan, before)),
         _figure("bound", "Lower bound", format_seconds(bound), f"the makespan is {over:.3f} times that"),
         _figure(
-            "busy",
-            "Devices busy",
-            f"{seen.schedule.busy:.0%}",
-            "of their time",
-            tiers=[("measured", f"{ran.busy:.0%}", "")] if ran else [],
+            "busy", "Devices busy", f"{seen.schedule.busy:.0%}", "of their time", tiers=[("measured", f"{ran.busy:.0%}", "")] if ran else []
         ),
         _figure("units", "Shard units", f"{seen.units:,}", _count(sum(model.job.mini_batches * model.job.epochs for model in seen.models))),
         _figure("shards", "Shards", f"{len(shards):,}", f"the largest needs {format_bytes(max(shards))}"),

@@ -22,12 +22,7 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         _GPIPE,
         ("bubble", "the step over time"),
     ),
-    (
-        "Schedule",
-        "The order of forward and backward tasks on each stage. All schedules give the same result.",
-        _MEGATRON,
-        ("schedule",),
-    ),
+    ("Schedule", "The order of forward and backward tasks on each stage. All schedules give the same result.", _MEGATRON, ("schedule",)),
     (
         "GPipe",
         "A schedule: all forward tasks, then all backward tasks; the activations of every micro-batch are kept in between.",

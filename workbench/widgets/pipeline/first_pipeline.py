@@ -50,8 +50,7 @@ def list_starts(plan: Plan) -> tuple[PipelineStart, ...]:
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
         raise PipelineError(
-            f"{plan.program.name} has {len(paths)} block; a pipeline needs two.",
-            ["add named scopes to its layers to get more blocks"],
+            f"{plan.program.name} has {len(paths)} block; a pipeline needs two.", ["add named scopes to its layers to get more blocks"]
         )
     layers = max(Counter(map(template, paths)).values())
     start = _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers)

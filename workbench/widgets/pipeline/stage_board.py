@@ -174,18 +174,8 @@ def _balances(planned: PipelineReport) -> Iterator[State]:
     """Yield the ways to balance the stages, each with a note."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
     now = evaluate_starts(costs, _starts(planned))
-    yield {
-        "key": "time",
-        "label": "Balance by time",
-        "note": "minimise the time of the slowest virtual stage",
-        "on": not spec.boundaries,
-    }
-    yield {
-        "key": "memory",
-        "label": "Balance by memory",
-        "note": "minimise the memory of the largest virtual stage",
-        "on": False,
-    }
+    yield {"key": "time", "label": "Balance by time", "note": "minimise the time of the slowest virtual stage", "on": not spec.boundaries}
+    yield {"key": "memory", "label": "Balance by memory", "note": "minimise the memory of the largest virtual stage", "on": False}
     buckets = bucket_starts(planned)
     rule = evaluate_starts(costs, buckets)
     empty = 0 in rule.sizes(len(costs))

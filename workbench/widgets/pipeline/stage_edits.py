@@ -122,8 +122,7 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     block_indices = [paths.index(start) for start in starts]
     if block_indices != sorted(set(block_indices)) or block_indices[0] == 0:
         raise PipelineError(
-            f"If virtual stage {piece} began at `{path}`, a neighbour would be empty.",
-            ["keep at least one block in each virtual stage"],
+            f"If virtual stage {piece} began at `{path}`, a neighbour would be empty.", ["keep at least one block in each virtual stage"]
         )
     return replace(spec, boundaries=tuple(starts)), f"{stage_text(piece, spec)} begins at {path}"
 
@@ -148,8 +147,7 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
-            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages empty.",
-            ["balance by time", "use fewer stages"],
+            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages empty.", ["balance by time", "use fewer stages"]
         )
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
 

@@ -49,13 +49,7 @@ from workbench.widgets.tabs.value_table import selected_blocks, value_blocks
 FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]
 """Builds the search tab."""
 NO_SEARCH = "This board cannot search for plans."
-VIEWS = (
-    ("overview", "Overview"),
-    ("memory", "Memory"),
-    ("time", "Time"),
-    ("communication", "Communication"),
-    ("program", "Program"),
-)
+VIEWS = (("overview", "Overview"), ("memory", "Memory"), ("time", "Time"), ("communication", "Communication"), ("program", "Program"))
 """Views of the board, each with one or more sections."""
 
 
