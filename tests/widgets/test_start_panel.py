@@ -153,7 +153,11 @@ def test_a_config_is_read_and_a_plan_file_opens(started):
         ("choose_machines", {"on": "attached"}, "No devices are attached to this board."),
         ("start_file", {"name": "a.json", "text": "{"}, "`a.json` is not valid JSON"),
         ("start_file", {"name": "a.json", "text": None}, "`a.json` is too large."),
-        ("start_file", {"name": "a.json", "text": '{"model_type": "unheard"}'}, "`a.json`: There is no `model_type` `unheard`"),
+        (
+            "start_file",
+            {"name": "a.json", "text": '{"model_type": "unheard"}'},
+            "`a.json`: the `model_type` `unheard` is not in a known family",
+        ),
         ("open_layout", {"goal": "fastest"}, "There is no answer yet, so no layout to open."),
     ],
 )

@@ -82,8 +82,16 @@ def test_decoding_may_have_more_devices_than_heads_of_keys_each_with_a_copy(tmp_
     question = read_question(tmp_path, "8 H100", batch=4, inference=True)
     sizes = {each.choice.model for each in Outliner(question.architecture, question.workload, question.hardware).outlines()}
     assert 8 in sizes
-    trained = Outliner(question.architecture, Workload(64, 8), question.hardware).outlines()
-    assert {each.choice.model for each in trained} == {1, 2}
+
+
+def test_training_may_have_more_devices_than_heads_of_keys_too_with_and_without_stages(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SMALL | {"num_key_value_heads": 2}))
+    question = read_question(tmp_path, "8 H100", batch=16, seq=64)
+    outlines = Outliner(question.architecture, question.workload, question.hardware).outlines()
+    assert {outline.choice.model for outline in outlines} == {1, 2, 4, 8}
+    two, four = (evaluate(tmp_path, "8 H100", ParallelLayout(1, 1, size, 2, micro_batches=4), batch=16, seq=64) for size in (2, 4))
+    copied = 2 * 2 * (2 * 512 * 64) * 4 / 4  # keys and values of two layers a stage, held twice; the rest of a device halves
+    assert four.by_role[Role.PARAMETER] == pytest.approx((two.by_role[Role.PARAMETER] + 2 * copied) / 2, rel=0.02)
 
 
 def launcher_notes(answer):

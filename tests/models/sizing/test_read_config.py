@@ -72,6 +72,17 @@ def test_a_language_model_inside_another_configuration_is_read():
     assert found.local_layers == 29
 
 
+def test_the_language_model_of_a_multimodal_file_is_that_of_its_family():
+    """Older files have the sizes at the top, newer ones in `text_config`, whose `model_type` has a suffix."""
+    sizes = PUBLISHED["Qwen 2 7B"][1]
+    old = read_architecture({**sizes, "model_type": "qwen2_5_vl", "vision_config": {"depth": 32}})
+    new = read_architecture({"model_type": "qwen2_5_vl", "text_config": {**sizes, "model_type": "qwen2_5_vl_text"}})
+    assert old == new == read_architecture(sizes)
+    interleaved = {**PUBLISHED["Llama 4 Scout"][1], "interleave_moe_layer_step": 2}
+    with pytest.raises(DocumentError, match="`interleave_moe_layer_step` is 2; it should be 1"):
+        read_architecture({"model_type": "llama4", "text_config": interleaved})
+
+
 def test_a_file_and_its_folder_are_the_same(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert read_config(tmp_path) == read_config(tmp_path / "config.json") == read_architecture(LLAMA)
@@ -80,8 +91,13 @@ def test_a_file_and_its_folder_are_the_same(tmp_path):
 def test_an_unknown_family_is_named_with_the_known_ones():
     with pytest.raises(DocumentError) as caught:
         read_architecture({**LLAMA, "model_type": "mamba"})
-    assert caught.value.message.startswith("`config.json`: There is no `model_type` `mamba`; there are `llama`, `mistral`")
-    assert "These are the families Llama, Mistral, Qwen 2" in caught.value.message
+    assert caught.value.message.startswith(
+        "`config.json`: the `model_type` `mamba` is not in a known family: Llama, Mistral, Qwen 2, Qwen 3, "
+    )
+    assert caught.value.ways_out == ("set `model_type` in the file to the most similar family",)
+    with pytest.raises(DocumentError) as caught:
+        read_architecture({**LLAMA, "model_type": "qwen3_next"})
+    assert caught.value.ways_out[0] == "did you mean `qwen3_moe`?"
 
 
 def errors():

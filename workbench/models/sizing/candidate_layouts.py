@@ -12,7 +12,7 @@ from functools import cached_property
 
 from workbench.hardware.hardware import Hardware
 from workbench.models.sizing.architecture import Architecture
-from workbench.models.sizing.nearest_program import RECOMPUTE, Workload
+from workbench.models.sizing.nearest_program import RECOMPUTE, Workload, copies_kv_heads
 from workbench.tracing.named_optimizers import find_optimizer
 
 ZERO_1, ZERO_3 = "zero_1", "zero_3"
@@ -117,7 +117,7 @@ class Outliner:
                         yield from self._with_batches(ParallelLayout(devices // (model * expert * stages), expert, model, stages))
 
     def _model_sizes(self) -> Iterator[int]:
-        architecture, copies_heads = self.architecture, self.workload.copies_kv_heads(self.architecture)
+        architecture, copies_heads = self.architecture, copies_kv_heads(self.architecture)
         widths = [architecture.heads if architecture.kv_rank or architecture.encoder_layers or copies_heads else architecture.kv_heads]
         widths += [
             width

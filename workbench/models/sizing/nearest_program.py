@@ -33,14 +33,10 @@ class Workload:
     optimizer: str = "adamw"
     precision: str = ""
 
-    def copies_kv_heads(self, architecture: Architecture) -> bool:
-        """Whether a tensor-parallel axis may exceed the number of key-value heads, with copies of them on its devices."""
-        return self.is_inference and not (architecture.experts or architecture.kv_rank)
-
 
 def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels", kv_copies: int = 1) -> Program:
     """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments, or a decoding step
-    with bfloat16 weights and cache, whose heads of keys and values have so many copies.
+    with bfloat16 weights and cache. Its heads of keys and values have so many copies.
 
     Raises `DocumentError` where the zoo has none.
     """
@@ -48,13 +44,13 @@ def nearest_program(architecture: Architecture, workload: Workload, recompute: s
     sizes: dict[str, Any] = {"seq": workload.seq, "batch": workload.batch, "layers": architecture.layers, "d_model": architecture.d_model}
     sizes |= {"d_head": architecture.d_head, "vocab": pad_vocab(architecture.vocab), "compute": workload.compute}
     sizes |= {"gate_up": architecture.gates, "tied": architecture.tied, **_SIZES[model](architecture, workload)}
+    sizes |= {"kv_copies": kv_copies} if kv_copies > 1 else {}
     if workload.is_inference:
         if model == "t5" or architecture.kind != "decoder":
             raise DocumentError(
                 f"The zoo has no decode step for the family {architecture.family}, only for decoders.",
                 ["leave out `--inference`: a training step can be planned"],
             )
-        sizes |= {"kv_copies": kv_copies} if kv_copies > 1 else {}
         return build(f"{model}_decode", **sizes, weights="bfloat16", cache="bfloat16", context=workload.seq)
     sizes["optimizer"], precision = workload.optimizer, Precision.parse(workload.precision)
     if model == "t5":
@@ -67,6 +63,11 @@ def _model_of(architecture: Architecture) -> str:
     if architecture.encoder_layers:
         return "t5"
     return "mixture" if architecture.experts else "decoder"
+
+
+def copies_kv_heads(architecture: Architecture) -> bool:
+    """Whether a tensor-parallel axis may exceed the number of key-value heads, with copies of them on its devices."""
+    return _model_of(architecture) == "decoder"
 
 
 def has_all_biases(architecture: Architecture) -> bool:

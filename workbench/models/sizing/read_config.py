@@ -98,10 +98,14 @@ def _find_family(model_type: Any, name: str) -> Family:
     if model_type is None:
         raise DocumentError(f"{name} has no `model_type`.", [f"add one of {', '.join(f'`{type_}`' for type_ in family_of)}"])
     if not isinstance(model_type, str) or model_type not in family_of:
-        message, ways_out = unknown_name("`model_type`", model_type if isinstance(model_type, str) else str(model_type), family_of)
-        abouts = ", ".join(family.about for family in families().values() if family.model_types)
+        known = [family for family in families().values() if family.model_types]
+        abouts = ", ".join(family.about for family in known)
+        near = [
+            way for way in unknown_name("", str(model_type), [family.model_types[0] for family in known])[1] if "these names" not in way
+        ]
         raise DocumentError(
-            f"{name}: {message} These are the families {abouts}.", [*ways_out, "set `model_type` in the file to the most similar family"]
+            f"{name}: the `model_type` `{str(model_type)[:40]}` is not in a known family: {abouts}.",
+            [*near, "set `model_type` in the file to the most similar family"],
         )
     return family_of[model_type]
 
