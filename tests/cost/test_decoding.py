@@ -26,6 +26,19 @@ def test_on_a_gpu_every_kernel_that_multiplies_waits_for_memory(hardware, batch)
     assert found.step_time.total >= found.traffic / found.plan.hardware.chip.memory_bandwidth
 
 
+@pytest.mark.parametrize(("runtime", "is_converted_alone"), [("", False), (", inference engine", False), (", PyTorch inference", True)])
+def test_weights_of_few_bits_are_read_by_products_where_the_runtime_s_kernels_convert_them(runtime, is_converted_alone):
+    """XLA's Triton products, and those of inference servers; eager PyTorch converts them first, in a kernel of its own."""
+    wide, narrow = (
+        wb.Plan(build("decoder_decode", batch=8, weights=weights, **LLAMA), "x:1", "", hardware="1 H100" + runtime).report()
+        for weights in ("bfloat16", "int4")
+    )
+    assert (narrow.seconds > wide.seconds) == is_converted_alone
+    assert (narrow.traffic > wide.traffic) == is_converted_alone
+    weights_saved = 0.7 * 2 * 218e6 * 1.5  # bytes: both layers, of 218 million weights each
+    assert wide.traffic - narrow.traffic > weights_saved or is_converted_alone
+
+
 @pytest.mark.compile
 def test_a_gpu_writes_more_tokens_a_second_the_more_sequences_there_are():
     batches = [1, 2, 4, 8, 16, 32, 64]

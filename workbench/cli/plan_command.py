@@ -20,7 +20,7 @@ def plan(options: argparse.Namespace) -> None:
         raise SearchError("`--open` needs the file of the layout.", ["add `--save FOLDER`"])
     force_cpu_backend()
     use_hardware_file(options)
-    wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "optimizer", "precision", "seconds")}
+    wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "optimizer", "precision", "lora", "seconds")}
     answer = plan_config(options.config, options.on, **wanted, on_progress=_progress_printer())
     print(json.dumps(answer_record(answer), indent=1) if options.json else answer)
     if options.save:

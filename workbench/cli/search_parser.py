@@ -7,7 +7,6 @@ from typing import Any
 
 from workbench.cli.command_parser import CommandFunction
 from workbench.cli.shared_arguments import add_command, add_events, add_hardware_file, add_json, add_parser, duration, positive
-from workbench.core.precision import FLOAT8
 
 # Choices by name, repeated here because the modules that define them import JAX; a test compares both.
 UNTIL = ("complete", "proved")
@@ -140,7 +139,14 @@ def add_plan(added: Any) -> None:
     )
     command.add_argument("--inference", action="store_true", help="plan a decoding step instead of training")
     command.add_argument("--optimizer", default="adamw", metavar="NAME", help="lion, muon, adafactor, adam8bit ... (default: %(default)s)")
-    command.add_argument("--precision", default="", choices=tuple(FLOAT8), help="compute the weight products of layers in float8")
+    command.add_argument(
+        "--precision",
+        default="",
+        metavar="TYPE",
+        help='of weight products in training: float8, "float8 rowwise"; of the weights in decoding: bfloat16, float8, int8, int4 (default: '
+        "that of the file); of frozen weights: int8, int4",
+    )
+    command.add_argument("--lora", type=int, default=0, metavar="RANK", help="train low-rank adapters of frozen weights alone")
     seconds = partial(duration, from_0=True)
     command.add_argument("--seconds", type=seconds, default=2.0, metavar="N", help="time limit for planning layouts (default: %(default)s)")
     command.add_argument("--save", metavar="FOLDER", help="write each layout to this folder as a plan file, for `workbench serve`")

@@ -122,6 +122,11 @@ def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
     return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, None)
 
 
+def _widens_in_products(hardware: Hardware) -> bool:
+    """XLA's Triton products convert an operand of few bits (`GemmFusion`); on a TPU, every reader converts anyway."""
+    return hardware.chip.platform not in ("tpu", "cpu") and (hardware.runtime.fuses or hardware.runtime.widens_in_products)
+
+
 def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Estimate:
     return _estimate_cost(plan, plan.hardware, planned, planned, own_mesh)
 
@@ -136,6 +141,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         copies_to_host_late=backend.copies_to_host_late,
         fuses=hardware is None or hardware.runtime.fuses,
         sums_in_products=hardware is not None and hardware.runtime.sums_in_products,
+        widens=hardware is not None and _widens_in_products(hardware),
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
@@ -216,15 +222,17 @@ def _build_fixed(
     copies_to_host_late: bool,
     fuses: bool,
     sums_in_products: bool,
+    widens: bool,
 ) -> _Fixed:
-    """Compute layout-independent facts; `recomputes`: elementwise operations are fused into each reader (XLA:TPU)."""
+    """Compute layout-independent facts; `recomputes`: elementwise operations are fused into each reader (XLA:TPU); `widens`: products
+    convert operands of few bits."""
     structure = structure_of(program)
     narrowed = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrowed else value.dtype for number, value in enumerate(structure.values))
     if fuses:
-        kernels = kernels_of(structure, dtypes, recomputes=recomputes)
+        kernels = kernels_of(structure, dtypes, recomputes=recomputes, widens=widens)
     else:
-        kernels = eager_kernels_of(program, structure, dtypes, sums_in_products=sums_in_products)
+        kernels = eager_kernels_of(program, structure, dtypes, sums_in_products=sums_in_products, widens=widens)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     held = held_until_fetched(structure) if copies_to_host_late else {}

@@ -36,6 +36,7 @@ class Runtime:
     - `keeps_casts`: values computed only from weights, such as casts to float8, are computed once per step and kept for all micro-batches;
     - `defers_sums`: gradients of accumulated micro-batches are all-reduced once per step, over all axes;
     - `sums_in_products`: the product that computes a gradient adds it to the sum of the micro-batches;
+    - `widens_in_products`: a product converts weights and a cache of few bits as it reads them, as XLA's do on GPUs;
     - `updates_in_place`: gradients are summed over devices in place, and a weight that is gathered after its update overwrites the old
       weight;
     - `pads_shards`: weights and their state are divided into equal shards with padding (FSDP; a distributed optimizer, which flattens
@@ -68,6 +69,7 @@ class Runtime:
     keeps_casts: bool = False
     defers_sums: bool = False
     sums_in_products: bool = False
+    widens_in_products: bool = False
     exchanges_beside: bool = False
     balances_causal: bool = False
     updates_in_place: bool = False

@@ -1,6 +1,7 @@
 """A model on a cluster: whether it fits, its layouts and their figures, which are the planner's, and how they are run."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from workbench.core.tensor import Role
 from workbench.errors import DocumentError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout, step_flops
-from workbench.models.sizing.cluster_answer import GOALS, answer_record, duration_text
+from workbench.models.sizing.cluster_answer import GOALS, answer_record, duration_text, utilisation
 from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
 from workbench.models.sizing.launcher_options import launcher_options
 from workbench.models.sizing.nearest_program import Workload, list_approximations, nearest_program, program_parameters
@@ -22,6 +23,7 @@ from workbench.models.sizing.plan_config import plan_config
 from workbench.models.sizing.plan_layout import ESTIMATED, PLANNED, LayoutPlanner
 from workbench.models.sizing.read_config import read_architecture
 from workbench.propagation import structure_of
+from workbench.tracing.named_optimizers import find_optimizer
 
 SMALL = {
     "model_type": "llama",
@@ -252,11 +254,54 @@ def test_decoding_has_no_range_from_runs_of_training(small):
     assert "nothing was fitted for decoding steps on H100" in " ".join(str(answer).split())
 
 
-def test_quantized_weights_are_said_to_be_decoded_as_bfloat16(small):
+def test_quantized_weights_are_decoded_in_the_type_of_the_file_or_in_another(small):
     (small / "config.json").write_text(json.dumps(SMALL | {"quantization_config": {"quant_method": "gptq", "bits": 4}}))
-    note = "weights are quantized (gptq, 4 bits) in the file but planned as bfloat16"
-    assert note in " ".join(str(plan_config(small, "1 H100", inference=True, seconds=0)).split())
-    assert note not in " ".join(str(plan_config(small, "1 H100", seconds=0)).split())
+    note = "weights are quantized (gptq, 4 bits) in the file, planned in {}."
+    answers = {word: plan_config(small, "1 H100", inference=True, precision=word, seconds=0) for word in ("", "bfloat16")}
+    assert note.format("int4") in " ".join(str(answers[""]).split())
+    assert note.format("bfloat16") in " ".join(str(answers["bfloat16"]).split())
+    assert note[:20] not in " ".join(str(plan_config(small, "1 H100", seconds=0)).split())
+    choice = ParallelLayout(1, 1, 1, 1, micro_batch=8)
+    held = {word: evaluate(small, "1 H100", choice, inference=True, precision=word).by_role[Role.PARAMETER] for word in answers}
+    assert held[""] == pytest.approx(held["bfloat16"] / 4, rel=0.1)  # and scales
+    assert answer_record(answers[""])["weights"] == "int4"
+
+
+@pytest.mark.parametrize(("word", "base"), [("", 2), ("int4", 0.5)])
+def test_adapters_alone_have_gradients_and_state_with_and_without_stages(small, word, base):
+    """The adapters' parameters are counted by the sizes, as those of the program; its embedding and head stay in bfloat16."""
+    for choice in (ParallelLayout(8, 1, 1, 1, "zero_1", micro_batches=8), ParallelLayout(1, 1, 4, 2, micro_batches=16)):
+        layout = evaluate(small, "8 H100", choice, batch=64, lora=8, precision=word)
+        whole = evaluate(small, "8 H100", choice, batch=64)
+        assert layout.by_role[Role.OPTIMIZER_STATE] < whole.by_role[Role.OPTIMIZER_STATE] / 10
+        assert layout.by_role[Role.GRADIENT] < whole.by_role[Role.GRADIENT] / 10
+    question = read_question(small, "8 H100", batch=64, lora=8, precision=word)
+    architecture, program = question.architecture, nearest_program(question.architecture, question.workload)
+    adapters = [tensor for tensor in program.arguments if tensor.role is Role.PARAMETER and "lora" in tensor.path]
+    assert sum(math.prod(tensor.shape) for tensor in adapters) == 8 * architecture.adapter_parameters
+    layers, trained = architecture.parameters - 2 * 1000 * 512 - 9 * 512, 8 * architecture.adapter_parameters
+    outline = Outliner(architecture, question.workload, question.hardware).least_outline()
+    assert base * layers < outline.held * outline.choice.devices < base * architecture.parameters + 13 * trained
+    answer = plan_config(small, "8 H100", batch=64, lora=8, precision=word, seconds=0)
+    assert f"adapters of rank 8, in bfloat16 with {find_optimizer('adamw').keeps}" in " ".join(str(answer).split())
+    assert utilisation(question, answer.layouts["fastest"]) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("llama3-8b", {"precision": "int4"}, "There is no precision for training of all weights `int4`; there are `float8`, "),
+        ("llama3-8b", {"precision": "float8 rowwise", "inference": True}, "There is no precision for decoding `float8 rowwise`"),
+        ("llama3-8b", {"lora": 16, "inference": True}, "A decoding step trains no adapters"),
+        ("llama3-8b", {"lora": 5000}, "`lora` is 5000; it must be from 1 to 4,096."),
+        ("deepseek-v2", {"lora": 16}, "The zoo has no low-rank adapters for the family the zoo's mixture"),
+    ],
+)
+def test_types_and_adapters_that_do_not_go_together_are_refused(model, options, message):
+    with pytest.raises(WorkbenchError) as caught:
+        read_question(model, "8 H100", **options)
+    assert message in caught.value.message
+    assert caught.value.ways_out
 
 
 def test_more_time_is_offered_only_where_it_may_help(small):

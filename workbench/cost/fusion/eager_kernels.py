@@ -28,10 +28,14 @@ _MARKS = PASSING | {"stablehlo.reduce_precision"}
 """Operations that only mark precision, sharding or recomputation."""
 
 
-def eager_kernels_of(program: Program, structure: Structure, dtypes: Sequence[str] = (), *, sums_in_products: bool = False) -> Kernels:
-    """Return the kernels as called by an eager runtime; for `dtypes` see `kernels_of`."""
+def eager_kernels_of(
+    program: Program, structure: Structure, dtypes: Sequence[str] = (), *, sums_in_products: bool = False, widens: bool = False
+) -> Kernels:
+    """Return the kernels as called by an eager runtime; for `dtypes` and `widens` see `kernels_of`."""
     calls = tuple((operation.path.rpartition("/")[0], operation.source) for operation in program.operations)
-    kernels = _CallGrouping(structure, dtypes or [value.dtype for value in structure.values], calls, sums_in_products).kernels()
+    kernels = _CallGrouping(
+        structure, dtypes or [value.dtype for value in structure.values], calls, sums_in_products, widens=widens
+    ).kernels()
     return replace(kernels, continuing=_list_continuing(kernels, [scope for scope, _ in calls]))
 
 
@@ -48,12 +52,14 @@ def _list_continuing(kernels: Kernels, scopes: Sequence[str]) -> frozenset[int]:
 
 
 class _CallGrouping(KernelGrouping):
-    def __init__(self, structure: Structure, dtypes: Sequence[str], calls: Sequence[tuple[str, str]], sums_in_products: bool) -> None:
+    def __init__(
+        self, structure: Structure, dtypes: Sequence[str], calls: Sequence[tuple[str, str]], sums_in_products: bool, *, widens: bool
+    ) -> None:
         self._calls, self._sums_in_products = calls, sums_in_products
         self._products: set[int] = set()
         self._called: dict[tuple[int, tuple[str, str]], int] = {}
         self._scaled: dict[str, int] = {}  # by scope: the kernel of its last float8 dot
-        super().__init__(structure, dtypes, recomputes=False)
+        super().__init__(structure, dtypes, recomputes=False, widens=widens)
 
     def _group_operation(self, index: int, op: Op) -> None:
         if op.kind == _UPDATE and self._calls[index][0].endswith(_STACKING):
@@ -67,7 +73,8 @@ class _CallGrouping(KernelGrouping):
             super()._group_operation(index, op)
 
     def _is_free(self, index: int, op: Op) -> bool:  # noqa: ARG002 -- as its base has it
-        return not op.custom_kernel and (op.kind in VIEWING or op.kind in FREE or self._is_counted_by_host(op))
+        is_read = op.kind in VIEWING or op.kind in FREE or self._widens_operand(op)
+        return not op.custom_kernel and (is_read or self._is_counted_by_host(op))
 
     def _is_counted_by_host(self, op: Op) -> bool:
         value = self._structure.values[op.results[0]] if op.results else None

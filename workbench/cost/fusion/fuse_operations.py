@@ -50,18 +50,19 @@ class _Source(NamedTuple):
     value: int
 
 
-def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: bool = False) -> Kernels:
+def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: bool = False, widens: bool = False) -> Kernels:
     """Group the operations of a program into kernels.
 
     `recomputes`: readers recompute elementwise results, as on a TPU; `dtypes`: storage types (default: the values'
-    own).
+    own); `widens`: readers convert values of at most eight bits to a wider type.
     """
-    return KernelGrouping(structure, dtypes or [value.dtype for value in structure.values], recomputes=recomputes).kernels()
+    types = dtypes or [value.dtype for value in structure.values]
+    return KernelGrouping(structure, types, recomputes=recomputes, widens=widens).kernels()
 
 
 class KernelGrouping:
-    def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool) -> None:
-        self._structure, self._recomputes = structure, recomputes
+    def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool, widens: bool = False) -> None:
+        self._structure, self._recomputes, self._widens = structure, recomputes, widens
         self._ops = simplify_operations(structure) if recomputes else structure.ops
         self._sizes = [math.prod(value.shape) for value in structure.values]
         self._itemsizes = [itemsize(dtype) for dtype in dtypes]
@@ -156,6 +157,8 @@ class KernelGrouping:
     def _is_free(self, index: int, op: Op) -> bool:
         if op.custom_kernel or op.kind not in FREE | ELEMENTWISE:
             return False
+        if self._widens_operand(op):
+            return True
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
         if op.kind in VIEWING:
@@ -170,6 +173,14 @@ class KernelGrouping:
         # Compare reading the sources in each user with reading them once, writing the result, and reading it in each user.
         is_worth_it = self._uses[op.results[0]] * (read - 1) <= read + 1
         return is_worth_it and self._dot_before(op) is None and self._count_steps(self._chain_to(index)) <= MOST_STEPS
+
+    def _widens_operand(self, op: Op) -> bool:
+        """Whether a product converts its operand of few bits, a quantized weight or cache, to a wider type as it reads it."""
+        if not self._widens or op.kind != "stablehlo.convert":
+            return False
+        source, result = op.operands[0], op.results[0]
+        is_quantized = self._structure.values[source].dtype.startswith(("int", "float8")) and self._itemsizes[source] <= 1
+        return is_quantized and self._itemsizes[result] > self._itemsizes[source] and len(self._structure.values[source].shape) > 1
 
     def _dot_before(self, op: Op) -> int | None:
         """Return the dot of which an elementwise operation is the epilogue: its only reader, of the same size."""

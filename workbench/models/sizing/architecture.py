@@ -142,6 +142,12 @@ class Architecture:
         return experts * expert + router + (self.gates + 1) * self.d_model * self.d_shared + self.shared_gate * self.d_model
 
     @property
+    def adapter_parameters(self) -> int:
+        """Parameters of adapters of rank 1 for the four products of each layer (`models.layers.low_rank_adapters`)."""
+        heads, keys = self.heads * self.d_head, 2 * self.kv_heads * self.d_head
+        return self.layers * (4 * self.d_model + 2 * heads + keys + (self.gates + 1) * self.d_ff)
+
+    @property
     def cached_values(self) -> int:
         """Cached values per token and layer: keys and values, or their latent."""
         return self.kv_rank + self.d_rotary if self.kv_rank else 2 * self.kv_heads * self.d_head

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from workbench.hardware.hardware import Hardware
 from workbench.models.sizing.architecture import Architecture
-from workbench.models.sizing.nearest_program import RECOMPUTE, Workload, copies_kv_heads
+from workbench.models.sizing.nearest_program import RECOMPUTE, Workload
 from workbench.tracing.named_optimizers import find_optimizer
 
 ZERO_1, ZERO_3 = "zero_1", "zero_3"
@@ -117,7 +117,7 @@ class Outliner:
                         yield from self._with_batches(ParallelLayout(devices // (model * expert * stages), expert, model, stages))
 
     def _model_sizes(self) -> Iterator[int]:
-        architecture, copies_heads = self.architecture, copies_kv_heads(self.architecture)
+        architecture, copies_heads = self.architecture, self.workload.copies_kv_heads(self.architecture)
         widths = [architecture.heads if architecture.kv_rank or architecture.encoder_layers or copies_heads else architecture.kv_heads]
         widths += [
             width
@@ -171,6 +171,10 @@ class Outliner:
         return self.architecture.parameters
 
     @cached_property
+    def _trained(self) -> int:
+        return self.architecture.adapter_parameters * self.workload.lora or self._parameters
+
+    @cached_property
     def _state(self) -> float:
         """Bytes of the optimizer's state a parameter."""
         return find_optimizer(self.workload.optimizer).state_bytes
@@ -191,6 +195,9 @@ class Outliner:
 
     def _held(self, choice: ParallelLayout) -> float:
         split = choice.model * choice.stages
+        if self.workload.lora:
+            frozen, replicas = self.workload.weight_bytes * self._parameters, choice.data if choice.zero == ZERO_3 else 1
+            return (frozen + (2 * HALF + self._state) * self._trained) / split / replicas
         dense, expert = (self._parameters - self._expert_weights) / split, self._expert_weights / split / choice.expert
         sharded = choice.data if choice.zero else 1  # ZeRO shards dense weights only along `data`
         if choice.zero == ZERO_3:
@@ -287,7 +294,7 @@ class Outliner:
 
     def _update_seconds(self, choice: ParallelLayout) -> float:
         """Seconds of the update, and of gradient sums over the replicas if they run once per step."""
-        weights = self._weights(choice)
+        weights = self._weights(choice) * self._trained / self._parameters
         sums = 0.0 if choice.replicas == 1 or choice.zero == ZERO_3 else 2 * GRADIENT * weights / self._bandwidth(choice.devices)
         sharded = choice.data if choice.zero else 1
         return sums + 2 * (PARAMETER + GRADIENT + self._state) * weights / sharded / self.hardware.chip.memory_bandwidth
@@ -295,7 +302,7 @@ class Outliner:
     def _decode(self, choice: ParallelLayout) -> Outline:
         architecture, chip = self.architecture, self.hardware.chip
         dense = (self._parameters - self._expert_weights) / choice.model
-        weights = HALF * (dense + self._expert_weights / choice.model / choice.expert)
+        weights = self.workload.weight_bytes * (dense + self._expert_weights / choice.model / choice.expert)
         values = architecture.cached_values
         shared = 1 if architecture.kv_rank else min(choice.model, architecture.kv_heads)
         cache = HALF * values * architecture.layers * self.workload.seq * choice.micro_batch / shared
@@ -304,8 +311,8 @@ class Outliner:
 
 
 def step_flops(architecture: Architecture, workload: Workload) -> float:
-    """Model FLOPs: 6 per active trained parameter and token (2 in inference), plus attention, half of it under a causal
-    mask.
+    """Model FLOPs: 6 per active parameter and token (2 in inference, 4 for a frozen one), plus attention, half of it under a
+    causal mask.
     """
     model = architecture
     times, tokens = (2, workload.batch) if workload.is_inference else (6, workload.batch * workload.seq)
@@ -313,5 +320,6 @@ def step_flops(architecture: Architecture, workload: Workload) -> float:
     pairs = workload.seq if workload.is_inference else workload.seq / 2
     source = (model.source or workload.seq) if model.encoder_layers else 0  # every decoder token attends to all source tokens
     encoder = model.encoder_layers * (model.attention_parameters + model.dense_parameters)
-    written = tokens * (model.active - encoder + model.layers * width * (pairs + source))
-    return times * (written + source * workload.batch * (encoder + model.encoder_layers * width * source))
+    frozen = tokens * 2 * model.active if workload.lora else 0
+    written = tokens * (model.active + model.adapter_parameters * workload.lora - encoder + model.layers * width * (pairs + source))
+    return -frozen + times * (written + source * workload.batch * (encoder + model.encoder_layers * width * source))

@@ -130,12 +130,17 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
     if workload.is_inference:
         tokens_text = "one token" if workload.batch == 1 else f"one of each of {workload.batch:,} sequences"
         yield "step", count_text(workload.batch, "token"), f"{tokens_text}, after {workload.seq:,} cached tokens"
-        yield "held as", "bfloat16", f"weights and cache; products in {workload.compute}"
+        yield "held as", workload.weights, f"weights; cache in bfloat16, products in {workload.compute}"
     else:
         yield "step", count_text(question.step_tokens, "token"), f"{count_text(workload.batch, 'sequence')} of {workload.seq:,}"
         state, scaled = find_optimizer(workload.optimizer), f", of weights in layers in {workload.precision}" if workload.precision else ""
         held = f"{PARAMETER + GRADIENT + state.state_bytes:.3g} bytes a parameter"
-        yield "held as", held, f"float32 weights, gradients and {state.keeps}; products in {workload.compute}{scaled}"
+        if workload.lora:
+            trained = format_amount(architecture.adapter_parameters * workload.lora)
+            yield "trained", f"{trained} parameters", f"adapters of rank {workload.lora}, in bfloat16 with {state.keeps}"
+            yield "held as", workload.weights, f"frozen weights of layers; products in {workload.compute}{scaled}"
+        else:
+            yield "held as", held, f"float32 weights, gradients and {state.keeps}; products in {workload.compute}{scaled}"
     if question.tokens:
         yield "in all", f"{format_amount(question.tokens)} tokens", count_text(-(-question.tokens // question.step_tokens), "step")
     if not answer.fits and answer.least_memory:
@@ -222,7 +227,7 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
     if chip.price is None:
         yield f'No price is known for {chip.name}; the cheapest layout takes the fewest device seconds. To set one: --on "... , 2.5 $/h".'
     if (how := answer.question.architecture.quantized) and answer.question.workload.is_inference:
-        yield f"Approximated: weights are quantized ({how}) in the file but planned as bfloat16."
+        yield f"Approximated: weights are quantized ({how}) in the file, planned in {answer.question.workload.weights}."
     yield from dict.fromkeys(_range_note(answer.question, layout) for layout in answer.layouts.values())
     counts = answer.device_counts
     on = f"{min(counts):,} to {max(counts):,} devices" if len(counts) > 1 else count_text(counts[0], "device")
@@ -261,6 +266,8 @@ def answer_record(answer: ClusterAnswer) -> dict[str, Any]:
         "inference": question.workload.is_inference,
         "optimizer": None if question.workload.is_inference else question.workload.optimizer,
         "precision": question.workload.precision or None,
+        "weights": question.workload.weights if question.workload.is_inference or question.workload.lora else None,
+        "lora": question.workload.lora or None,
         "layouts": {goal: _layout_record(question, layout) for goal, layout in answer.layouts.items()},
         **{name: getattr(answer, name) for name in ("outlined", "planned", "refused", "device_counts")},
         "notes": list(notes_of(answer)),

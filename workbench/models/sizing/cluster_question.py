@@ -16,7 +16,7 @@ from workbench.hardware.link_and_price import split_options
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.models.registry import ALL_MODELS
 from workbench.models.sizing.architecture import Architecture
-from workbench.models.sizing.nearest_program import Workload
+from workbench.models.sizing.nearest_program import WEIGHT_TYPES, Workload, verify_adapters
 from workbench.models.sizing.read_config import families, read_config, read_preset
 from workbench.tracing.named_optimizers import find_optimizer
 from workbench.units import divisors
@@ -71,6 +71,7 @@ def read_question(
     inference: bool = False,
     optimizer: str = "adamw",
     precision: str = "",
+    lora: int = 0,
 ) -> ClusterQuestion:
     """A question with its defaults. `batch` counts sequences; with a suffix or the word `tokens` it counts tokens, rounded to whole
     sequences that many devices can share.
@@ -79,9 +80,8 @@ def read_question(
     unknown optimizer.
     """
     find_optimizer(optimizer)
-    if precision and precision not in FLOAT8:
-        raise SearchError(*unknown_name("precision", precision, FLOAT8))
     name, architecture = (config.name, config.architecture) if isinstance(config, NamedModel) else read_model(config)
+    rank = _read_rank(lora, architecture, inference)
     hardware = on if isinstance(on, Hardware) else read_cluster(on)
     assumptions = list[str]()
     length = _read_seq(architecture, seq, assumptions)
@@ -93,8 +93,42 @@ def read_question(
             f"{TOKENS_PER_PARAMETER} tokens per parameter, {format_amount(total)} in total (Hoffmann et al. 2022); set `--tokens`"
         )
     compute = next((dtype for dtype in ("bfloat16", "float16") if dtype in hardware.chip.flops), "float32")
-    workload = Workload(length, sequences, inference, compute, optimizer, precision)
+    products, weights = _read_precision(precision, architecture, inference, rank)
+    workload = Workload(length, sequences, inference, compute, optimizer, products, weights, rank)
     return ClusterQuestion(name, architecture, hardware, workload, total, tuple(assumptions))
+
+
+def _read_rank(lora: int, architecture: Architecture, inference: bool) -> int:
+    if not lora:
+        return 0
+    if inference:
+        raise SearchError("A decoding step trains no adapters: they are part of its weights.", ["leave out `--lora`", "or `--inference`"])
+    verify_adapters(architecture)
+    return parse_amount("lora", lora, architecture.d_model)
+
+
+def _read_precision(word: str, architecture: Architecture, inference: bool, lora: int) -> tuple[str, str]:
+    """The precision of products, a word of `FLOAT8` or empty, and the type of decoded or frozen weights."""
+    known = [*WEIGHT_TYPES] if inference else [*FLOAT8, "bfloat16", *(("int8", "int4") if lora else ())]
+    if word and word not in known:
+        about = "decoding" if inference else "training with adapters" if lora else "training of all weights"
+        message, ways_out = unknown_name(f"precision for {about}", word, known)
+        raise SearchError(
+            message, ways_out if lora or inference or word not in WEIGHT_TYPES else [*ways_out, "train adapters: `--lora 16`"]
+        )
+    if inference:
+        return "", word or _decoded_type(architecture.quantized)
+    return (word, "bfloat16") if word in FLOAT8 else ("", word or "bfloat16")
+
+
+def _decoded_type(quantized: str) -> str:
+    """The type of `WEIGHT_TYPES` nearest to the quantization of a file.
+
+    >>> [_decoded_type(text) for text in ("mxfp4", "fp8", "gptq, 4 bits", "bitsandbytes, 8 bits", "aqlm", "")]
+    ['int4', 'float8', 'int4', 'int8', 'bfloat16', 'bfloat16']
+    """
+    marks = {"fp4": "int4", "4 bits": "int4", "fp8": "float8", "8 bits": "int8", "awq": "int4"}
+    return next((name for mark, name in marks.items() if mark in quantized), "bfloat16")
 
 
 def parse_amount(name: str, value: Any, most: int) -> int:

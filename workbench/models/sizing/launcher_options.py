@@ -33,6 +33,8 @@ def launcher_options(choice: ParallelLayout, workload: Workload, hardware: Hardw
     found = (make(choice, workload, hardware) for name, make in makers.items() if only in ("", name))
     notes = _note(workload.optimizer != "adamw", f"the optimizer, {workload.optimizer}, is not among these options")
     notes += _note(bool(workload.precision), f"{workload.precision} is not among these options")
+    notes += _note(workload.lora > 0, f"the adapters of rank {workload.lora} are not among these options")
+    notes += _note(workload.weights != "bfloat16", f"the weights in {workload.weights} are not among these options")
     return tuple(replace(each, unsupported=(*each.unsupported, *notes)) for each in found)
 
 

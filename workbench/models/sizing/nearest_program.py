@@ -14,6 +14,8 @@ from workbench.models.registry import build
 from workbench.models.sizing.architecture import Architecture, pad_vocab
 
 FUSED = "attention norm activation rotary loss"
+WEIGHT_TYPES = {"bfloat16": ("bfloat16", 2.0), "float8": ("float8_e4m3fn", 1.0), "int8": ("int8", 1.0), "int4": ("int4", 0.5)}
+"""Data types of the weights of a decoding step, and of frozen weights, with their bytes."""
 RECOMPUTE = ("kernels", "full")
 """Recomputation of a layer in its backward pass: results of kernels with kept operands, or everything."""
 
@@ -23,7 +25,8 @@ class Workload:
     """The inputs of a step: `batch` sequences of `seq` tokens, or with `is_inference` one token each after `seq` cached ones.
 
     `compute` is the type of products, `optimizer` a name of `tracing.named_optimizers`, `precision` a word of `FLOAT8`
-    if weight products use it.
+    if weight products use it. `weights`, of `WEIGHT_TYPES`, is the type of the weights in decoding, or of frozen weights below adapters
+    of rank `lora`, which are then trained alone.
     """
 
     seq: int
@@ -32,11 +35,21 @@ class Workload:
     compute: str = "bfloat16"
     optimizer: str = "adamw"
     precision: str = ""
+    weights: str = "bfloat16"
+    lora: int = 0
+
+    @property
+    def weight_bytes(self) -> float:
+        return WEIGHT_TYPES[self.weights][1]
+
+    def copies_kv_heads(self, architecture: Architecture) -> bool:
+        """Whether a tensor-parallel axis may exceed the number of key-value heads, with copies of them on its devices."""
+        return not self.lora and _model_of(architecture) == "decoder"
 
 
 def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels", kv_copies: int = 1) -> Program:
     """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments, or a decoding step
-    with bfloat16 weights and cache. Its heads of keys and values have so many copies.
+    with a bfloat16 cache. Its heads of keys and values have so many copies.
 
     Raises `DocumentError` where the zoo has none.
     """
@@ -51,23 +64,29 @@ def nearest_program(architecture: Architecture, workload: Workload, recompute: s
                 f"The zoo has no decode step for the family {architecture.family}, only for decoders.",
                 ["leave out `--inference`: a training step can be planned"],
             )
-        return build(f"{model}_decode", **sizes, weights="bfloat16", cache="bfloat16", context=workload.seq)
+        return build(f"{model}_decode", **sizes, weights=WEIGHT_TYPES[workload.weights][0], cache="bfloat16", context=workload.seq)
     sizes["optimizer"], precision = workload.optimizer, Precision.parse(workload.precision)
     if model == "t5":
         remat = Remat.parse("" if recompute == "kernels" else recompute)
         return build(model, **sizes).variant(remat=remat, precision=precision)
-    return build(model, **sizes, recompute=recompute, params="float32").variant(precision=precision)
+    sizes |= {"lora_rank": workload.lora, "base": WEIGHT_TYPES[workload.weights][0].removeprefix("bfloat16")} if workload.lora else {}
+    params = "bfloat16" if workload.lora else "float32"
+    return build(model, **sizes, recompute=recompute, params=params).variant(precision=precision)
+
+
+def verify_adapters(architecture: Architecture) -> None:
+    """Raise `DocumentError` if the zoo has no adapters for such a model."""
+    if _model_of(architecture) != "decoder":
+        raise DocumentError(
+            f"The zoo has no low-rank adapters for the family {architecture.family}, only for models of one stack without experts.",
+            ["leave out `--lora`: training of all weights can be planned"],
+        )
 
 
 def _model_of(architecture: Architecture) -> str:
     if architecture.encoder_layers:
         return "t5"
     return "mixture" if architecture.experts else "decoder"
-
-
-def copies_kv_heads(architecture: Architecture) -> bool:
-    """Whether a tensor-parallel axis may exceed the number of key-value heads, with copies of them on its devices."""
-    return _model_of(architecture) == "decoder"
 
 
 def has_all_biases(architecture: Architecture) -> bool:

@@ -32,6 +32,7 @@ def plan_config(
     inference: bool = False,
     optimizer: str = "adamw",
     precision: str = "",
+    lora: int = 0,
     seconds: float = 2.0,
     on_progress: Callable[[ClusterAnswer], None] | None = None,
     plan_class: type[Plan] = Plan,
@@ -42,7 +43,9 @@ def plan_config(
     - `batch`: the batch of a step in sequences, `512`, or in tokens, `"4M"`; with `inference`, the number of sequences to decode, each
       with `seq` cached tokens;
     - `optimizer`: a name, such as `"lion"` (`wb.optimizer`);
-    - `precision`: `"float8"` or `"float8 rowwise"` for the weight products of layers;
+    - `precision`: in training `"float8"` or `"float8 rowwise"`, for the weight products of layers; in decoding the type of the weights,
+      `"bfloat16"`, `"float8"`, `"int8"` or `"int4"`, by default that of the file; with `lora` also that of frozen weights, `"int4"`;
+    - `lora`: rank of low-rank adapters, which are trained alone; 0 trains all weights;
     - `seconds`: the time limit for planning layouts. At least one layout is planned; the figures of the others are estimates.
 
     `print` the result. Raises `DocumentError` for a model that cannot be read, `HardwareError` for an unknown cluster,
@@ -50,7 +53,8 @@ def plan_config(
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise SearchError(wrong_type("seconds", seconds, "a number of seconds"), ["write `seconds=10`"])
-    question = read_question(config, on, tokens=tokens, batch=batch, seq=seq, inference=inference, optimizer=optimizer, precision=precision)
+    sizes = {"tokens": tokens, "batch": batch, "seq": seq}
+    question = read_question(config, on, **sizes, inference=inference, optimizer=optimizer, precision=precision, lora=lora)
     sizing = _Sizing(question, time.monotonic(), seconds, LayoutPlanner(question, plan_class))
     for answer in sizing.answers():
         if on_progress is not None:

@@ -17,7 +17,7 @@ from workbench.errors import RecipeError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.models.sizing.candidate_layouts import Outline, ParallelLayout
 from workbench.models.sizing.cluster_question import ClusterQuestion
-from workbench.models.sizing.nearest_program import copies_kv_heads, nearest_program
+from workbench.models.sizing.nearest_program import nearest_program
 from workbench.pipeline.balance import apply_edit
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
@@ -41,7 +41,7 @@ class LayoutPlanner:
     def program(self, recompute: str, model: int = 1) -> Program:
         """The program for a tensor-parallel axis of so many devices."""
         architecture, workload = self.question.architecture, self.question.workload
-        key = recompute, max(1, model // architecture.kv_heads) if copies_kv_heads(architecture) else 1
+        key = recompute, max(1, model // architecture.kv_heads) if workload.copies_kv_heads(architecture) else 1
         if key not in self.programs:
             self.programs[key] = nearest_program(architecture, workload, *key)
         return self.programs[key]
