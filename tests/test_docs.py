@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "docs"))
 from plain_docstrings import convert
 
 from tests.support.choosing import share_of
+from tests.support.without_grammars import without_grammars
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.measurement import Measurement
@@ -37,6 +38,7 @@ def site(tmp_path_factory, request) -> Path:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(out)]
     executed = {"one_product", *share_of(request.config, LESSONS, SHARE)}
     share = {"WORKBENCH_DOCS_LESSONS": " ".join(sorted(executed)), "WORKBENCH_RECORD_MOVES": "1"}
+    share["PYTHONPATH"] = without_grammars(tmp_path_factory.mktemp("light"), *filter(None, [os.environ.get("PYTHONPATH")]))
     if "nightly" not in request.config.getoption("markexpr"):
         share["WORKBENCH_DOCS_THEME"] = "basic"
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **share}, capture_output=True, text=True, check=False)

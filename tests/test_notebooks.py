@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.without_grammars import without_grammars
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BYTES = 200_000
@@ -35,9 +37,9 @@ def test_there_are_notebooks():
 @pytest.mark.compile
 @pytest.mark.notebook
 @pytest.mark.share(5)
-def test_it_runs_and_gives_the_outputs_it_stores(path, request):
+def test_it_runs_and_gives_the_outputs_it_stores(path, request, tmp_path):
     """In a process of its own: a kernel's event loop and Playwright's do not share one, and Jupyter's own warnings are not ours."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "PYTHONPATH": without_grammars(tmp_path, ROOT), "JAX_PLATFORMS": "cpu"}
     if request.config.getoption("--update-golden"):
         subprocess.run([sys.executable, ROOT / "tests" / "refresh_notebooks.py", path], cwd=ROOT, env=environment, timeout=900, check=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "nbval", "--nbval", "--nbval-current-env", "-W", "default", str(path)]

@@ -12,6 +12,7 @@ import nbformat
 from playwright.sync_api import FrameLocator, Page
 
 from tests.support.servers import free_port, wait_for
+from tests.support.without_grammars import without_grammars
 
 REPOSITORY = Path(__file__).parents[2]
 HOMES = {"CONFIG_DIR": "config", "RUNTIME_DIR": "runtime", "DATA_DIR": "data"}
@@ -40,7 +41,7 @@ def running_lab(root: Path) -> Iterator[tuple[str, Path]]:
     options += [f"--ServerApp.extra_static_paths={root / 'static'}"]
     options += [f"--LabApp.extra_labextensions_path={REPOSITORY / 'workbench_jupyter' / 'labextension'}"]
     environment = {**os.environ, **{name: str(root / folder) for name, folder in HOMES.items()}}
-    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(root / "distribution")])
+    environment["PYTHONPATH"] = without_grammars(root / "distribution", REPOSITORY)
     with (root / "log").open("w") as log:
         server = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], env=environment, stdout=log, stderr=log)
         try:

@@ -71,34 +71,34 @@ def finish(page: Page) -> None:
     phase(page, "done", "stopped").wait_for()
 
 
-def test_one_press_streams_rows_a_row_previews_and_a_click_gives_the_board_its_plan_which_undo_takes_back(finding):
-    expect(present(finding)).to_have_count(1)
-    finding.locator(".sentence").get_by_role("button", name="Find", exact=True).click()
-    expect(finding.locator(".search-form .present-plan")).to_contain_text("best found", timeout=180_000)  # in one tier
-    finish(finding)
-    expect(present(finding)).to_have_count(1)
-    expect(finding.locator(".search-form .line")).to_contain_text("combinations")
-    expect(finding.locator("[data-verb=open-find] .badge")).not_to_be_empty()
-    row, preview = rows(finding).nth(1), finding.locator(".found:not(.card)")
+def test_one_press_streams_rows_a_row_previews_and_a_click_gives_the_board_its_plan_which_undo_takes_back(quick):
+    expect(present(quick)).to_have_count(1)
+    quick.locator(".sentence").get_by_role("button", name="Find", exact=True).click()
+    expect(quick.locator(".search-form .present-plan")).to_contain_text("best found", timeout=180_000)  # in one tier
+    finish(quick)
+    expect(present(quick)).to_have_count(1)
+    expect(quick.locator(".search-form .line")).to_contain_text("combinations")
+    expect(quick.locator("[data-verb=open-find] .badge")).not_to_be_empty()
+    row, preview = rows(quick).nth(1), quick.locator(".found:not(.card)")
     expect(preview).to_contain_text("Point at a plan")
     row.locator("td").nth(1).hover()  # and so out from under the tray
-    finding.mouse.move(1, 1)
+    quick.mouse.move(1, 1)
     before = row.bounding_box()
     row.locator("td").nth(1).hover()
     expect(preview).to_contain_text(row.locator("td[data-label=plan]").inner_text())
     expect(preview).to_contain_text("changes:")
     assert row.bounding_box() == before, "a preview moves no row from under the pointer"
-    expect(finding.locator(".head .mesh")).to_have_text("data:4 × model:2")
-    finding.mouse.move(1, 1)
+    expect(quick.locator(".head .mesh")).to_have_text("data:4 × model:2")
+    quick.mouse.move(1, 1)
     row.get_by_role("button", name="Apply").focus()
     expect(preview).to_contain_text(row.locator("td[data-label=plan]").inner_text())
     plan = row.locator("td[data-label=plan]").inner_text()
     row.locator("td").nth(1).click()
-    expect(finding.locator("[data-verb=undo]")).to_have_attribute("title", f"Undo open the plan found: {plan}")
-    expect(finding.locator(".head .mesh")).to_have_text(plan.split(",")[0].replace(" ", " × "))
-    expect(present(finding).locator("td[data-label=plan]")).to_have_text(plan)
-    finding.locator("[data-verb=undo]").click()
-    expect(finding.locator(".head .mesh")).to_have_text("data:4 × model:2")
+    expect(quick.locator("[data-verb=undo]")).to_have_attribute("title", f"Undo open the plan found: {plan}")
+    expect(quick.locator(".head .mesh")).to_have_text(plan.split(",")[0].replace(" ", " × "))
+    expect(present(quick).locator("td[data-label=plan]")).to_have_text(plan)
+    quick.locator("[data-verb=undo]").click()
+    expect(quick.locator(".head .mesh")).to_have_text("data:4 × model:2")
 
 
 def test_a_point_of_the_front_is_taken_by_a_click(quick):
@@ -181,12 +181,12 @@ def test_a_search_is_stopped_and_what_was_typed_stays(finding):
     expect(front(finding)).to_be_visible()
 
 
-def test_a_clash_is_relaxed_by_a_button(finding):
-    search(finding, limit="1 KiB")
-    message = finding.locator(".search-form .says")
+def test_a_clash_is_relaxed_by_a_button(quick):
+    search(quick, limit="1 KiB")
+    message = quick.locator(".search-form .says")
     expect(message).to_contain_text("No plan meets at most 1.00 KiB a device")
     message.get_by_role("button", name="Allow at most").click()
-    front(finding).wait_for()
+    front(quick).wait_for()
 
 
 def test_hardware_and_its_price_are_typed_in_the_sentence_and_precision_is_an_option(quick):

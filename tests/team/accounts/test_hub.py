@@ -4,6 +4,7 @@ It has no proxy (`configurable-http-proxy` is a program of Node): the test's bro
 """
 
 import json
+import os
 import subprocess
 import sys
 from urllib.parse import urljoin, urlsplit
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.servers import free_port, wait_for
 from tests.support.team_server import team_server, use_ways
+from tests.support.without_grammars import without_grammars
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.identities import GroupRules
@@ -62,7 +64,8 @@ def hub(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("hub"), free_port()
     (folder / "jupyterhub_config.py").write_text(CONFIG.format(port=port, unused=free_port(), token=TOKEN))
     command = [sys.executable, "-W", "ignore", "-m", "jupyterhub", "-f", str(folder / "jupyterhub_config.py")]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
+    light = {**os.environ, "PYTHONPATH": without_grammars(folder, *filter(None, [os.environ.get("PYTHONPATH")]))}
+    with (folder / "log").open("w") as log, subprocess.Popen(command, cwd=folder, env=light, stdout=log, stderr=log) as process:
         try:
             wait_for(f"http://127.0.0.1:{port}/hub/health")
             yield f"http://127.0.0.1:{port}"
