@@ -25,13 +25,12 @@ from workbench.search.search_figures import Figures
 from workbench.units import format_bytes
 from workbench.visualize.charts.chart import bokeh_script, bytes_unit, count_unit, seconds_unit
 from workbench.visualize.charts.fleet_chart import fleet_chart
-from workbench.visualize.charts.front_chart import front_chart
+from workbench.visualize.charts.front_chart import FrontOverlays, front_chart
 from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.charts.memory_chart import memory_charts
 from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
 from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.charts.timeline_chart import timeline_chart
-from workbench.visualize.found_plans import FrontOverlays
 from workbench.visualize.step_timeline import timeline_parts
 
 SIGNS = FrontOverlays("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures, ParetoFront
 from workbench.units import format_bytes, format_seconds
+from workbench.visualize.charts.front_chart import FoundPlan, FrontOverlays, found_plans
 from workbench.visualize.draw.drawing_marks import Disc, Polyline
-from workbench.visualize.found_plans import FoundPlan, FrontOverlays, found_plans
 
 MIB = 1 << 20
 FOUND = (

@@ -10,6 +10,8 @@ The computation of the data is separate from the drawing. Bokeh is imported by `
 """
 
 from workbench.visualize.argument_shapes import shapes as shapes
+from workbench.visualize.charts.front_chart import found_plans as found_plans
+from workbench.visualize.charts.front_chart import found_plans_text as found_plans_text
 from workbench.visualize.charts.gantt_chart import pipeline as pipeline
 from workbench.visualize.charts.memory_chart import memory_over_step as memory_over_step
 from workbench.visualize.charts.roofline_chart import roofline as roofline
@@ -20,8 +22,6 @@ from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.draw.picture import Picture as Picture
 from workbench.visualize.exports.board_picture import board_picture as board_picture
 from workbench.visualize.fleet_gantt import fleet as fleet
-from workbench.visualize.found_plans import found_plans as found_plans
-from workbench.visualize.found_plans import found_plans_text as found_plans_text
 from workbench.visualize.graph import graph as graph
 from workbench.visualize.memory_map import memory as memory
 from workbench.visualize.memory_map import memory_map as memory_map

@@ -117,14 +117,19 @@ def draw_limits(chart: FrontChart, limits: Sequence[AtMost]) -> Iterator[Mark]:
             yield Label(x, chart.top - 5, str(limit), anchor="end" if is_right else "start", colour=WARNING)
 
 
+def outside_text(chart: FrontChart, figures: Figures) -> str:
+    """The figures of a plan outside the chart, and an arrow to it."""
+    side = chart.side(figures)
+    return (
+        "" if side == (0, 0) else f": {format_seconds(figures.seconds)}, {write_value(chart.value(figures), chart.figure)} {_ARROWS[side]}"
+    )
+
+
 def draw_current_plan(chart: FrontChart, figures: Figures, against_best: str = "") -> Iterator[Mark]:
     """The present plan as an open square; outside the chart it is on the edge, with its figures and an arrow."""
     x, y = chart.place(figures)
-    half, side = _SQUARE / 2, chart.side(figures)
+    half, text = _SQUARE / 2, f"present plan{outside_text(chart, figures)}"
     title = f"The present plan: {figures_text(figures)}{f': {against_best}' * bool(against_best)}"
     yield Rectangle(x - half, y - half, _SQUARE, _SQUARE, line=TEXT, title=title)
-    text = "present plan"
-    if side != (0, 0):
-        text += f": {format_seconds(figures.seconds)}, {write_value(chart.value(figures), chart.figure)} {_ARROWS[side]}"
     is_right, is_high = x > HEAD + chart.across.length / 2, y < chart.top + 2 * _LINE
     yield Label(x - 12 if is_right else x + 12, y + _LINE + 5 if is_high else y - 9, text, anchor="end" if is_right else "start", bold=True)

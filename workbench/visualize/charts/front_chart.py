@@ -1,18 +1,87 @@
-"""Interactive front of a search: step time across, and memory, devices or dollars upwards; lower is better."""
+"""The plans found so far by a running search: step time across; memory, devices or dollars upwards.
+
+Lower is better. Clicking a plan opens it, and each number of devices on the front has its own staircase, as in
+`search_front`, which draws a finished search. This chart shows the front with a margin and only counts much worse plans.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from workbench.core.text_tables import table_text
+from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures, figures_text
+from workbench.units import format_seconds
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
+from workbench.visualize.charts.still_drawing import CHOSEN, PRESENT, chart_marks
+from workbench.visualize.draw.drawing_marks import fit_drawing
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
-from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontOverlays, figure_value, front_scale, plan_tooltip
-from workbench.visualize.front_axes import NAMES, FrontChart, Up, colour_devices
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.front_axes import NAMES, REACH, FrontChart, Up, colour_devices, is_near, make_chart, outside_text, write_value
 
+MOST_OTHERS = 300
+MOST_ROWS = 16
+_NEAR = 2.0  # multiple of the front's maximum up to which other plans are shown
 _HEIGHT = 320  # pixels
-_FRONT, _OTHER, _CHOSEN = 11, 6, 20  # diameters in pixels
+_FRONT, _OTHER = 11, 6  # diameters in pixels
 
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlan:
+    """A plan found by the search; a click opens `key`, and `more` lines extend the tooltip."""
+
+    key: str
+    label: str
+    figures: Figures
+    is_front: bool = False
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontOverlays:
+    """Additional marks of the picture.
+
+    - `chosen`: the key of the highlighted plan;
+    - `now`: figures of the present plan; `against_best` compares it with the best plan in words;
+    - `limits`: limits of the search; `least`: the proven lower bound on the step time in seconds.
+    """
+
+    chosen: str = ""
+    now: Figures | None = None
+    against_best: str = ""
+    limits: tuple[AtMost, ...] = ()
+    least: float | None = None
+
+
+def found_plans(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverlays | None = None) -> Picture:
+    """The plans found, with a staircase and a colour for each number of devices.
+
+    >>> found_plans([FoundPlan("0", "data:2, replicated", Figures(1.0, 1 << 20, 2), is_front=True)]).about
+    'The front: 1 of 1 plan found, step time against memory of the fullest device'
+    """
+    title = front_title(found, up)
+    if (chart := front_chart(found, up, signs)) is None:
+        return Picture.of_title(title)
+    return Picture(title, lambda: fit_drawing(chart_marks(chart)), lambda: found_plans_text(found, up))
+
+
+def found_plans_text(found: Sequence[FoundPlan], up: Up = "memory") -> str:
+    """The front as a table, the fastest first."""
+    front = [plan for plan in found if plan.is_front]
+    rows = [(format_seconds(plan.figures.seconds), write_value(figure_value(plan.figures, up), up), plan.label) for plan in front]
+    more = f"\n  and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
+    return f"{front_title(found, up)}\n\n{table_text(['step>', f'{up}>', 'plan~'], rows[:MOST_ROWS])}{more}"
+
+
+def front_title(found: Sequence[FoundPlan], up: Up) -> str:
+    count = sum(plan.is_front for plan in found)
+    return f"The front: {count:,} of {len(found):,} plan{'s' * (len(found) != 1)} found, step time against {NAMES[up]}"
+
+
+def figure_value(figures: Figures, up: Up) -> float:
+    return float(getattr(figures, up) or 0.0)
 
 
 def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverlays | None = None) -> Chart | None:
@@ -21,7 +90,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverl
     if not front:
         return None
     signs = signs or FrontOverlays()
-    scale = front_scale(found, front, up, signs)
+    scale = _scale(found, front, up, signs)
     units = seconds_unit(scale.across.high), bytes_unit(scale.up.high) if up == "memory" else AxisUnit(1.0, "")
     colours = colour_devices([plan.figures for plan in front])
     return Chart(
@@ -38,9 +107,18 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverl
             "x axis": {"axis_label": f"step time, {units[0].name}"},
             "y axis": {"axis_label": f"{NAMES[up]}{f', {units[1].name}' * bool(units[1].name)}"},
         },
-        key=tuple(KeyEntry(colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items()),
+        key=(*_key(colours), *_outside(len(found) - sum(scale.has(plan.figures) for plan in found))),
         across=f"step {units[0].name}",
     )
+
+
+def _key(colours: dict[int, str]) -> Iterator[KeyEntry]:
+    return (KeyEntry(colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items())
+
+
+def _outside(count: int) -> Iterator[KeyEntry]:
+    if count:
+        yield KeyEntry("", f"{count:,} worse one{'s' * (count != 1)} lie{'s' * (count == 1)} outside")
 
 
 def empty_front(x_is_log: bool, y_is_log: bool) -> Any:
@@ -51,9 +129,9 @@ def empty_front(x_is_log: bool, y_is_log: bool) -> Any:
     plot.multi_line("xs", "ys", line_color="color", line_width=1.5, source=add_source("stairs", ("xs", "ys", "color")))
     limits = add_source("limits", ("xs", "ys", "color"))
     plot.multi_line("xs", "ys", line_color="color", line_dash="dashed", source=limits)
-    plot.scatter("x", "y", size=_CHOSEN, fill_color=MARKED, fill_alpha=0.3, line_color=None, source=add_source("chosen", ("x", "y")))
+    plot.scatter("x", "y", size=CHOSEN, fill_color=MARKED, fill_alpha=0.3, line_color=None, source=add_source("chosen", ("x", "y")))
     present = add_source("present", ("x", "y", "title"))
-    square = plot.scatter("x", "y", size=14, marker="square", fill_alpha=0, line_color=TEXT, line_width=1.5, source=present)
+    square = plot.scatter("x", "y", size=PRESENT, marker="square", fill_alpha=0, line_color=TEXT, line_width=1.5, source=present)
     marks = add_source("marks", ("x", "y", "size", "color", "alpha", "title", "opens"))
     drawn = plot.scatter("x", "y", size="size", fill_color="color", fill_alpha="alpha", line_color=None, source=marks)
     drawn.hover_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
@@ -76,6 +154,23 @@ def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]
     return x / units[0].size, y / units[1].size
 
 
+def _scale(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs: FrontOverlays) -> FrontChart:
+    """Scales of unit length that cover the front, plans near it, and nearby limits."""
+    slowest, largest = max(item.figures.seconds for item in front), max(figure_value(item.figures, up) for item in front)
+    near = [item for item in found if item.figures.seconds <= _NEAR * slowest and 0 < figure_value(item.figures, up) <= _NEAR * largest]
+    seconds, values = [item.figures.seconds for item in near], [figure_value(item.figures, up) for item in near]
+    if signs.now and is_near(signs.now, up, slowest, largest):
+        seconds, values = [*seconds, signs.now.seconds], [*values, figure_value(signs.now, up)]
+    for item in signs.limits:
+        if item.figure == up and min(values) <= item.limit <= REACH * largest:
+            values = [*values, item.limit]
+        if item.figure == "seconds" and min(seconds) <= item.limit <= REACH * slowest:
+            seconds = [*seconds, item.limit]
+    if signs.least and signs.least >= min(seconds) / REACH:
+        seconds = [*seconds, signs.least]
+    return make_chart(seconds, values, (1, 1), 0, up)
+
+
 def _marks(
     found: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit], colours: dict[int, str]
 ) -> dict[str, list[Any]]:
@@ -94,6 +189,10 @@ def _marks(
         for item in shown
     ]
     return columns_of(rows, ("x", "y", "size", "color", "alpha", "title", "opens"))
+
+
+def plan_tooltip(each: FoundPlan) -> str:
+    return "\n".join([figures_text(each.figures), each.label, *([each.more] if each.more else [])])
 
 
 def _stairs(
@@ -134,8 +233,9 @@ def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontOver
         about = f"The present plan: {figures_text(signs.now)}{f': {signs.against_best}' * bool(signs.against_best)}"
         present.append((x, y, about))
         is_right = scale.across(signs.now.seconds) > scale.across.start + scale.across.length / 2
-        outside = " (outside)" * (scale.side(signs.now) != (0, 0))
-        words.append((x, y, f"present plan{outside}", TEXT, "right" if is_right else "left", -10 if is_right else 10))
+        words.append(
+            (x, y, f"present plan{outside_text(scale, signs.now)}", TEXT, "right" if is_right else "left", -10 if is_right else 10)
+        )
     return {
         "limits": columns_of(lines, ("xs", "ys", "color")),
         "words": columns_of(words, ("x", "y", "text", "color", "align", "dx")),

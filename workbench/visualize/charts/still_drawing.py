@@ -28,6 +28,7 @@ from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge
 
 WIDE, LINE = 760, 16  # pixels: length of the x axis, height of a line of text
 AXIS = 3 * LINE  # pixels below the x axis: tick labels, axis label, legend
+CHOSEN, PRESENT = 20, 14  # pixels: diameter of the ring around the chosen plan, side of the present plan's square
 _HIGH = 240  # pixels, default height
 _LEAST_LANE = 10  # pixels, minimum height of a lane with labels
 _FAINT, _HAIR = 0.15, 0.18  # opacity of idle time and of grid lines
@@ -45,7 +46,7 @@ def still_drawing(title: str, chart: Chart | None) -> Drawing:
 def chart_marks(chart: Chart) -> tuple[Mark, ...]:
     """The marks of a chart, from y = 0 at the top."""
     frame = _frame_of(chart)
-    drawn = (draw(chart, frame) for draw in (_axes, _under, _areas, _spans, _lines, _reacting, _words))
+    drawn = (draw(chart, frame) for draw in (_axes, _under, _areas, _spans, _lines, _signs, _reacting, _words))
     return (*chain(*drawn), *key_marks(chart.key, frame.across.start, frame.ground + AXIS))
 
 
@@ -169,16 +170,27 @@ def _block(packed: PackedSpans, styles: Sequence[SpanStyle], lane: Lane, block: 
 
 
 def _lines(chart: Chart, frame: _Frame) -> Iterator[Mark]:
-    """Lines in the colours of their rows; limits, which have no colour, are dashed."""
-    for row in _rows(chart, "lines", "places", "roofs", "bound"):
-        points = tuple(map(frame.point, row["xs"], row["ys"]))
-        yield Polyline(points, row.get("color", WARNING), dashed="color" not in row or row.get("dash") == "dashed")
+    """Lines in the colours of their rows; limits are dashed."""
+    for name in ("stairs", "lines", "places", "roofs", "bound", "limits"):
+        for row in _rows(chart, name):
+            is_dashed = name == "limits" or "color" not in row or row.get("dash") == "dashed"
+            yield Polyline(tuple(map(frame.point, row["xs"], row["ys"])), row.get("color", WARNING), dashed=is_dashed)
+
+
+def _signs(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """A ring around the chosen plan, and a square for the present one."""
+    for row in _rows(chart, "chosen"):
+        yield Disc(*frame.point(row["x"], row["y"]), CHOSEN / 2, NEUTRAL, 0.35)
+    for row in _rows(chart, "present"):
+        x, y = frame.point(row["x"], row["y"])
+        yield Rectangle(x - PRESENT / 2, y - PRESENT / 2, PRESENT, PRESENT, line=TEXT, title=row["title"])
 
 
 def _reacting(chart: Chart, frame: _Frame) -> Iterator[Mark]:
     for row in _rows(chart, "marks"):
         if "size" in row:
-            yield Disc(*frame.point(row["x"], row["y"]), row["size"] / 2, row["color"], 0.62, row["title"], row["subject"])
+            about = {name: row.get(name, "") for name in ("title", "subject", "opens")}
+            yield Disc(*frame.point(row["x"], row["y"]), row["size"] / 2, row["color"], row.get("alpha", 0.62), **about)
         else:
             yield frame.box(row, NEUTRAL, 0.001)
 

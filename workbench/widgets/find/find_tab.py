@@ -12,8 +12,7 @@ from workbench.search.search_figures import NOMINAL_SECONDS, figures_text
 from workbench.search.search_state import ending_text, nothing_found_text
 from workbench.search.tier_ranks import PlanRow, present_row
 from workbench.visualize import found_plans, search_progress
-from workbench.visualize.charts.front_chart import front_chart
-from workbench.visualize.found_plans import FoundPlan, FrontOverlays
+from workbench.visualize.charts.front_chart import FoundPlan, FrontOverlays, front_chart
 from workbench.visualize.front_axes import Up
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.find.find_form import PINS, count_options, form_fields
