@@ -77,6 +77,25 @@ def test_precisions_offloads_and_boundaries_are_chosen_from_where_it_is_said(pla
         assert task.pins == pins
 
 
+@pytest.mark.parametrize(
+    ("model", "offered"),
+    [
+        ("two_layer", []),
+        ("mnist", ["none"]),
+        ("gpt", ["none", "selective", "offloaded", "full", "full_3/4", "full_1/2", "full_1/4"]),
+    ],
+)
+def test_only_remats_that_the_program_accepts_are_offered(model, offered):
+    """One that is pinned already stays in the list, so that the form shows what is searched for."""
+    plan = Plan(build(model), "data:8")
+    for form, names in ((first_form(plan), offered), (replace(first_form(plan), remat="full"), sorted({*offered, "full"}))):
+        fields = {field["name"]: field for field in form_fields(form, plan, None)}
+        found = [option["name"] for option in fields["remat"]["options"]]
+        assert found[0] == ""
+        assert sorted(found[1:]) == sorted(names)
+        assert ({"name": "full_1/2", "label": "full on 1 of every 2 layers"} in fields["remat"]["options"]) == ("full_1/2" in names)
+
+
 def test_remat_of_some_layers_is_chosen_where_it_is_pinned(plan):
     task = read_task(replace(first_form(plan), remat="full_1/2"), plan)
     assert task.choices["remats"] == ("none", "selective", "full", "full_1/2")

@@ -10,11 +10,15 @@ from tests.support.scripted import HeldRunner
 from workbench.documents import dump_plan
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
+from workbench.models.registry import ALL_MODELS
+from workbench.models.sizing.cluster_question import format_amount
+from workbench.models.sizing.nearest_program import program_parameters
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
+from workbench.widgets.start.model_choices import find_choice
 from workbench.widgets.start.start_answer import RecipeAnswer
 from workbench.widgets.start.start_panel import MACHINES
 
@@ -63,6 +67,13 @@ def started(monkeypatch):
     board = StartedBoard()
     yield board
     board.board.close()
+
+
+@pytest.mark.parametrize("model", [model for model in ALL_MODELS if not model.presets], ids=lambda model: model.name)
+def test_a_model_without_presets_shows_the_parameters_of_its_defaults(model):
+    assert model.parameters == program_parameters(build(model.name))
+    choice = find_choice(model.name, (), ())
+    assert choice.about == model.about + (f"; {format_amount(model.parameters)} parameters" if model.parameters else "")
 
 
 def test_a_board_that_offers_no_start_has_no_panel_and_refuses_its_gestures():

@@ -39,6 +39,7 @@ class Model:
     - `build` takes keyword arguments with defaults, and the fields of `config`, if there is one, as overrides of a
       preset: integers, numbers, booleans, text, or lists of integers, as in JSON.
     - `pieces` gives the number of separately traced layers; a document may ask for `quick` of them: about four seconds.
+    - `parameters`: of the defaults of a model without presets; 0 if it has none.
     - `layouts` are pairs of mesh and layout text for eight devices, legal for the defaults.
     """
 
@@ -49,6 +50,7 @@ class Model:
     pieces: Pieces = one_piece
     quick: int = 1
     presets: Mapping[str, Any] = field(default_factory=dict)
+    parameters: int = 0
 
     @property
     def config(self) -> type | None:
@@ -70,7 +72,13 @@ class Model:
 ALL_MODELS = (
     Model("two_layer", "the Mesh-TensorFlow paper's example: two matrix products and their gradients", two_layer.build, two_layer.LAYOUTS),
     Model("einsum", "one einsum, or a copy without a product, for lessons", einsum.build, einsum.LAYOUTS),
-    Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on synthetic digits", mnist.build, mnist.LAYOUTS),
+    Model(
+        "mnist",
+        "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on synthetic digits",
+        mnist.build,
+        mnist.LAYOUTS,
+        parameters=814_090,
+    ),
     Model(
         "decoder",
         "a current decoder Transformer; presets of Llama 2 and 3, Megatron, MaxText and GPipe",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from workbench.core.offload import OPTIMIZER_STATE
+from workbench.core.program import Program
 from workbench.cost.step_flops import count_tokens
 from workbench.errors import HardwareError, SearchError
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
@@ -17,7 +18,7 @@ from workbench.search.make_space import SCHEDULES
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_space import ZEROS, SearchSpace
-from workbench.search.traced_programs import AS_TRACED, OFFLOADS, ON_DEVICE, REMATS, USUAL_REMATS
+from workbench.search.traced_programs import AS_TRACED, OF_SOME_LAYERS, OFFLOADS, ON_DEVICE, REMATS, USUAL_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import format_bytes, parse_bytes, parse_time
 from workbench.widgets.gestures.gesture import whole_number
@@ -260,7 +261,7 @@ def form_fields(form: FindGesture, plan: Plan, space: SearchSpace | None) -> lis
     end = [_text("within", "Time limit (s)", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
     groups = (
         ("", _sentence_fields(form, plan)),
-        ("Constraints", _fixed_fields(form, space)),
+        ("Constraints", _fixed_fields(form, plan, space)),
         ("Advanced", _more_fields(form, plan)),
         ("Search", end),
     )
@@ -286,14 +287,13 @@ def _sentence_fields(form: FindGesture, plan: Plan) -> list[Field]:
     ]
 
 
-def _fixed_fields(form: FindGesture, space: SearchSpace | None) -> list[Field]:
+def _fixed_fields(form: FindGesture, plan: Plan, space: SearchSpace | None) -> list[Field]:
     names = [PER_OPERATION, PER_STAGE, *(value.name for value in space.layouts)] if space else [PER_OPERATION, PER_STAGE]
     layouts = list(dict.fromkeys([*names, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((value, value.replace("zero_", "ZeRO ")) for value in ZEROS)]
-    texts = {
-        value: PlanCandidate("", (), "", remat=value).describe("remat").removeprefix("remat ").removeprefix("with ") for value in REMATS
-    }
-    remats = [("", "any"), *((value, text) for value, text in texts.items() if value != AS_TRACED)]
+    names = [name for name in REMATS if name == form.remat or _allows_remat(plan.program, name)]
+    texts = {name: PlanCandidate("", (), "", remat=name).describe("remat").removeprefix("remat ").removeprefix("with ") for name in names}
+    remats = [("", "any"), *texts.items()]
     schedules = [("", "any"), *((value, value) for value in SCHEDULES)]
     return [
         _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
@@ -304,6 +304,12 @@ def _fixed_fields(form: FindGesture, space: SearchSpace | None) -> list[Field]:
         _select("zero", "ZeRO", form.zero, zeros),
         _select("remat", "Remat", form.remat, remats, _REMAT),
     ]
+
+
+def _allows_remat(program: Program, name: str) -> bool:
+    """Whether the program can have a remat; for one of some layers, whether it has layers."""
+    allowed = {text for option, text in program.choices if option == "remat"}
+    return program.retrace is not None and name != AS_TRACED and str(REMATS["full_1/2" if name in OF_SOME_LAYERS else name]) in allowed
 
 
 def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:

@@ -46,7 +46,7 @@ def zoo_cards() -> tuple[Mapping[str, str], ...]:
 
 def _card(model: Model, preset: str) -> Mapping[str, str]:
     config = model.presets.get(preset)
-    count = getattr(config, "parameters", 0)
+    count = getattr(config, "parameters", 0) if preset else model.parameters
     size = f"{format_amount(count)} parameters" if count else ""
     return {"key": f"{model.name}/{preset}" if preset else model.name, "title": preset or model.name, "model": model.name, "size": size}
 
@@ -67,7 +67,7 @@ def find_choice(key: str, functions: Iterable[FolderFunction], allow: tuple[str,
     sizable = sizable_presets().get(preset)
     sized = NamedModel(preset, read_preset(*sizable)) if sizable is not None and sizable[0] == name else None
     size = _card(model, preset)["size"]
-    about = f"{name}, {size}" if size else model.about
+    about = f"{name}, {size}" if preset else f"{model.about}; {size}" if size else model.about
     return ModelChoice(key, preset or name, about, sized, Reference(name, {"preset": preset} if preset else {}))
 
 
