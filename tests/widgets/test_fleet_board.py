@@ -285,7 +285,8 @@ def test_a_run_grows_beneath_its_prediction_and_ends_with_both(view, runner):
     state = live(view)
     assert len(measured(view)) == 30
     assert state["phase"] == "running"
-    assert "left" in state["stage"]
+    assert state["stage"] == "6 of 30 mini-batches"
+    assert state["left"].startswith("at least ")
     assert 0 < state["fraction"] < 1
     assert {each["state"] for each in state["models"].values()} <= {"waiting", "running"}
     assert ask(view, "policy", "random")["refusal"]["message"] == "The models are training."
@@ -316,7 +317,8 @@ def test_while_units_are_compiled_each_model_says_so_in_its_turn(view, runner):
     assert states() == ["cut", "cutting", "waiting"]  # none is compiled before all are cut
     tell(Progress("compiling 1 unit of `a` for 2 devices", model="a"))
     assert states() == ["compiling", "cut", "waiting"]
-    assert live(view)["stage"].startswith("compiling 1 unit of a for 2 devices · ")
+    assert live(view)["stage"] == "compiling 1 unit of a for 2 devices"
+    assert live(view)["left"] == ""
     assert live(view)["log"][-1]["text"] == "compiling 1 unit of a for 2 devices"
     tell(Progress("compiling 7 units of `b` for 2 devices", model="b"))
     assert states() == ["compiled", "compiling", "waiting"]
@@ -368,13 +370,26 @@ def test_a_model_that_fails_or_whose_loss_is_no_number_is_marked(view, runner):
     assert live(view)["log"][-1]["text"] == "a has stopped: loss 1 is below its stop_below of 2"
 
 
+def test_the_seconds_of_a_run_pass_while_it_says_nothing(view, runner):
+    """Cutting and compiling take minutes without an event; the browser counts on from these seconds."""
+    ask(view, "run")
+    runner.runs[-1].tell(Progress("cutting `a`", model="a"))
+    first = live(view)["seconds"]
+    view._work.live.started -= 85
+    assert live(view)["seconds"] >= first + 85
+    assert live(view)["stage"] == "cutting a"
+    Training(runner.runs[-1], view.seen).begin()
+    runner.runs[-1].tell(Cancelled())
+    assert live(view)["seconds"] == 0.0
+
+
 def test_a_stopped_model_ends_with_its_mini_batch(view, runner):
     training = ran(view, runner)
     training.units(24)
     ask(view, "stop", "deep")
     assert runner.runs[-1].commands == [StopModel("deep")]
     training.stopped("deep")
-    left = live(view)["stage"]
+    left = live(view)["left"]
     training.units()
     state = live(view)["models"]["deep"]
     assert state["state"] == "stopped"

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -287,7 +288,12 @@ class FleetView:
             live = self._work.live
             ran = ran_state(self.seen, live, self._expectation.rest) if self.seen and self._mine() else None
             stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or count_devices(live.fleet))
-            return {**run_state(live, can_run=self._work.can_run), "ran": ran, "stale": stale, "told": self._answers.revision}
+            return {
+                **run_state(live, can_run=self._work.can_run, now=time.monotonic()),
+                "ran": ran,
+                "stale": stale,
+                "told": self._answers.revision,
+            }
 
 
 def _number(typed: str, what: str, least: int = 1) -> int:

@@ -15,11 +15,15 @@ from workbench.widgets.run.run_panel import thin_out
 INVITATION = "Train all models in a worker process and compare the measured with the predicted schedule."
 
 
-def run_state(live: TrainingProgress, *, can_run: bool) -> dict[str, Any]:
+def run_state(live: TrainingProgress, *, can_run: bool, now: float) -> dict[str, Any]:
+    """Return the state of a training; the browser counts its `seconds` on from `now`, a time of `time.monotonic`."""
+    stage, left = _stage(live)
     return {
         "phase": live.phase,
         "can_run": can_run,
-        "stage": _stage(live),
+        "stage": stage,
+        "seconds": round(max(now - live.started, 0.0), 1) if live.running else 0.0,
+        "left": left,
         "fraction": round(live.fraction, 4),
         "known": live.scheduled,
         "message": plain(live.message) or (INVITATION if live.phase == "idle" else ""),
@@ -84,17 +88,15 @@ def _loss(loss: float) -> str:
     return f"{loss:.4g}" if isfinite(loss) else "not a number"
 
 
-def _stage(live: TrainingProgress) -> str:
-    if not live.running:
-        return ""
-    passed = f"{max(live.now - live.started, 0.0):.0f} s"
-    if not live.measured:
-        return f"{plain(live.stage)} · {passed}"
+def _stage(live: TrainingProgress) -> tuple[str, str]:
+    """Return what a running training does, and the time left."""
+    if not live.running or not live.measured:
+        return plain(live.stage) if live.running else "", ""
     batches, total = (
         sum(model.batches for model in live.models.values()),
         sum(-(-model.of // model.length) for model in live.models.values()),
     )
-    return f"{batches:,} of {total:,} mini-batches · {passed} · {remaining_text(live)}"
+    return f"{batches:,} of {total:,} mini-batches", remaining_text(live)
 
 
 def remaining_text(live: TrainingProgress) -> str:

@@ -3,6 +3,7 @@
 
 import { h, painter, patch } from "./dom.js";
 import { termLabel } from "./terms.js";
+import { countSeconds } from "./wait_line.js";
 import { factsOf, logOf, progressOf, speaker } from "./work.js";
 /** @import { FleetBoard, FleetLive, FleetModelRow, FleetTiming, ModelLive } from "./types/fleet.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
@@ -58,6 +59,11 @@ export function fleetRun(wb) {
   const progress = progressOf("training"), facts = factsOf(), log = logOf("training"), speak = speaker(wb);
   const message = h("div", { class: "message" }), command = h("div", { class: "mono of" });
   const results = h("div", { class: "fleetfacts" }, facts.facts, command, log.element);
+  /** @type {Pick<FleetLive, "stage" | "left">} */
+  let now = { stage: "", left: "" };
+  const counter = countSeconds(progress.stage, (passed) => {
+    progress.stage.textContent = [now.stage, `${passed} s`, now.left].filter(Boolean).join(" · ");
+  });
   /**
    * @param {FleetLive} live
    * @param {FleetBoard} state
@@ -68,6 +74,9 @@ export function fleetRun(wb) {
     start.hidden = !live.can_run;
     cancel.hidden = !running;
     progress.paint(live);
+    now = live;
+    if (running) counter.start(live.seconds);
+    else counter.stop();
     message.textContent = live.message;
     message.className = `message ${live.phase === "error" ? "bad" : "muted"}`;
     message.hidden = !live.message;

@@ -18,7 +18,7 @@ export function progressOf(label) {
   const paint = (state) => {
     stage.hidden = state.phase !== "running";
     bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling"); // compilers report no progress
+    const known = state.fraction > 0 && !state.stage.startsWith("compiling"); // compilers report no progress
     bar.classList.toggle("unknown", !known);
     level.style.width = known ? `${state.fraction * 100}%` : "";
     bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;

@@ -1112,6 +1112,61 @@ function drawFleetControls(wb, parent, state) {
   }, state.planned_for)));
 }
 
+// workbench/widgets/static/wait_line.js
+function waitLine(wb, verb) {
+  const bar = h("div", {
+    class: "progress unknown"
+  }, h("i")), phase = h("span", {
+    role: "status"
+  });
+  const seconds = h("span", {
+    class: "seconds",
+    ariaHidden: "true"
+  });
+  const cancel = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: verb
+    },
+    onclick: () => wb.send({
+      verb
+    })
+  }, "Cancel");
+  const element = h("div", {
+    class: "wait",
+    hidden: true
+  }, bar, phase, seconds, cancel);
+  const counter = countSeconds(element, (passed) => seconds.textContent = passed ? `${passed} s` : "");
+  const paint = (state) => {
+    element.hidden = !state;
+    if (!state) return counter.stop();
+    if (phase.textContent !== state.phase) phase.textContent = state.phase;
+    counter.start(state.seconds);
+  };
+  return {
+    element,
+    paint
+  };
+}
+function countSeconds(element, show) {
+  let begun = 0, timer = 0;
+  const count = () => {
+    show(Math.floor((performance.now() - begun) / 1e3));
+    if (!element.isConnected) clearInterval(timer);
+  };
+  const start = (seconds) => {
+    clearInterval(timer);
+    begun = performance.now() - 1e3 * seconds;
+    count();
+    timer = setInterval(count, 250);
+  };
+  return {
+    start,
+    stop: () => clearInterval(timer)
+  };
+}
+
 // workbench/widgets/static/figures.js
 function drawShare(part2) {
   const slice = h("i", {
@@ -1255,7 +1310,7 @@ function progressOf(label) {
   const paint = (state) => {
     stage.hidden = state.phase !== "running";
     bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling");
+    const known = state.fraction > 0 && !state.stage.startsWith("compiling");
     bar.classList.toggle("unknown", !known);
     level.style.width = known ? `${state.fraction * 100}%` : "";
     bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
@@ -1406,12 +1461,26 @@ function fleetRun(wb) {
   const results = h("div", {
     class: "fleetfacts"
   }, facts.facts, command, log.element);
+  let now = {
+    stage: "",
+    left: ""
+  };
+  const counter = countSeconds(progress.stage, (passed) => {
+    progress.stage.textContent = [
+      now.stage,
+      `${passed} s`,
+      now.left
+    ].filter(Boolean).join(" \xB7 ");
+  });
   const paint = (live, state) => {
     const running = live.phase === "running";
     start.disabled = running;
     start.hidden = !live.can_run;
     cancel.hidden = !running;
     progress.paint(live);
+    now = live;
+    if (running) counter.start(live.seconds);
+    else counter.stop();
     message.textContent = live.message;
     message.className = `message ${live.phase === "error" ? "bad" : "muted"}`;
     message.hidden = !live.message;
@@ -7667,52 +7736,6 @@ function lessonSection(wb) {
   };
   return {
     section,
-    paint
-  };
-}
-
-// workbench/widgets/static/wait_line.js
-function waitLine(wb, verb) {
-  const bar = h("div", {
-    class: "progress unknown"
-  }, h("i")), phase = h("span", {
-    role: "status"
-  });
-  const seconds = h("span", {
-    class: "seconds",
-    ariaHidden: "true"
-  });
-  const cancel = h("button", {
-    class: "btn small",
-    type: "button",
-    data: {
-      focus: verb
-    },
-    onclick: () => wb.send({
-      verb
-    })
-  }, "Cancel");
-  const element = h("div", {
-    class: "wait",
-    hidden: true
-  }, bar, phase, seconds, cancel);
-  let begun = 0, timer = 0;
-  const count = () => {
-    const passed = Math.floor((performance.now() - begun) / 1e3);
-    seconds.textContent = passed ? `${passed} s` : "";
-    if (!element.isConnected) clearInterval(timer);
-  };
-  const paint = (state) => {
-    element.hidden = !state;
-    clearInterval(timer);
-    if (!state) return;
-    if (phase.textContent !== state.phase) phase.textContent = state.phase;
-    begun = performance.now() - 1e3 * state.seconds;
-    count();
-    timer = setInterval(count, 250);
-  };
-  return {
-    element,
     paint
   };
 }

@@ -116,6 +116,10 @@ export interface Losses {
 }
 export interface FleetLive extends Work {
   can_run: boolean;
+  /** Since the start of the run; the browser counts on. */
+  seconds: number;
+  /** The estimated time left; empty before the first unit. */
+  left: string;
   known: boolean;
   models: Record<string, ModelLive>;
   losses: Losses | null;
