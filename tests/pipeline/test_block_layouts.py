@@ -1,10 +1,14 @@
 """What blocks hand on is sharded as the compiler leaves it: stages hold what the same plan holds without stages."""
 
+from unittest.mock import MagicMock
+
 import pytest
 
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
+from workbench.errors import PartitionError
 from workbench.models import build
+from workbench.pipeline import block_layouts
 from workbench.pipeline.block_layouts import lay_out_network, tasks_of
 from workbench.pipeline.estimate_block_cost import make_stage_context, place_results
 from workbench.pipeline.estimate_stage_costs import stage_costs
@@ -54,6 +58,34 @@ def test_a_value_between_blocks_propagates_in_the_round_that_made_it_so(scan):
     assert laid["embedding"].outputs == laid["layers/1"].outputs
     assert laid["layers/2"] is laid["layers/1"] is laid["layers/0"]
     assert laid["head"].outputs == (Sharding.parse("[-, -, model]"),)
+
+
+def test_blocks_are_laid_out_as_far_as_they_are_read():
+    """A bound of a search needs the largest blocks alone; a plan continues from there."""
+    staged = staged_program(laid_out(RECIPES[1])[0])
+    stage, last = make_stage_context(staged), tasks_of(staged.network)[-1]
+    first = lay_out_network(stage, staged.network, 3)
+    assert len(first) == 3
+    assert "keeping_program" not in vars(last)
+    whole = lay_out_network(stage, staged.network)
+    assert all(block is same for block, same in zip(whole, first, strict=False))
+    assert whole == lay_out_network(stage, staged.network)
+    assert len(whole) == len(staged.network.paths)
+    assert "keeping_program" in vars(last)
+
+
+def test_a_block_that_is_refused_leaves_those_before_it(monkeypatch):
+    staged = staged_program(laid_out(RECIPES[0])[0])
+    stage, refuse = make_stage_context(staged), MagicMock(side_effect=PartitionError("refused", []))
+    (embedding,) = lay_out_network(stage, staged.network, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(block_layouts, "place_results", refuse)
+        for _ in range(2):
+            with pytest.raises(PartitionError):
+                lay_out_network(stage, staged.network)
+    whole = lay_out_network(stage, staged.network)
+    assert whole[0] is embedding
+    assert len(whole) == len(staged.network.paths)
 
 
 def test_rounds_of_results_are_those_of_the_statements():

@@ -1,5 +1,6 @@
 """What a search says at any moment is true: small searches, stopped after any number of evaluations, against all plans of their space."""
 
+import time
 from functools import cache, partial
 from math import inf
 
@@ -162,3 +163,11 @@ def test_a_pinned_layout_that_no_mesh_allows_says_why():
     clash = find_requirement_conflict(space, (Pin("layout", ("megatron",)), Pin("model", (64,))), within=600)
     why = "Megatron tensor parallel would put `heads` (8) on `model` (64), and 8 % 64 = 8."
     assert str(clash).splitlines()[0] == f"No plan meets `model 64`. {why}"
+
+
+def test_the_time_of_a_search_counts_from_its_start_not_from_the_first_plan():
+    """Starting and tracing may take the whole limit: no state may say that only a second has passed."""
+    begin = time.perf_counter() - 100
+    result = find_plans(Plan(build("two_layer"), "", hardware="TPU v5e 2x2"), within=50, begin=begin)
+    assert result.state.ending == OUT_OF_TIME
+    assert 100 <= result.state.elapsed < 160

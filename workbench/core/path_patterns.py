@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
@@ -48,7 +48,7 @@ def matches(pattern: str, path: str) -> bool:
     return path.endswith(ending) and compiled.fullmatch(path) is not None  # most of hundreds of paths have another ending
 
 
-def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
+def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """Map each path to the patterns that match it, in order.
 
     There may be hundreds of both, so a pattern without stars is looked up, and one with stars is tried only on paths
@@ -57,6 +57,11 @@ def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, l
     >>> match_patterns(["w1", "*/w1", "w*", "/mlp/w1"], ["mlp/w1", "mlp/w2"])
     {'mlp/w1': ['w1', '*/w1', 'w*', '/mlp/w1'], 'mlp/w2': ['w*']}
     """
+    return _match_known(tuple(patterns), tuple(paths))
+
+
+@functools.lru_cache(maxsize=256)  # a search validates the same layout on hundreds of meshes
+def _match_known(patterns: tuple[str, ...], paths: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
     order = {pattern: place for place, pattern in enumerate(patterns)}
     starred = [pattern for pattern in order if _WILD.search(pattern)]
     plain: dict[str, list[str]] = {}

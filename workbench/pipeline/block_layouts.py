@@ -5,8 +5,9 @@ block's forward pass from the results of the blocks before it. The engine does t
 stage in this order and reads the shardings of their results (`stage_programs.StagePrograms`).
 """
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
@@ -39,29 +40,56 @@ def tasks_of(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
 
-@cache_with_program(200)
-def lay_out_network(stage: StageContext, network: Network) -> tuple[LaidBlock, ...]:
-    """Return for each block of a network the equal block to estimate in its place."""
-    return lay_out_blocks(stage, tasks_of(network))
+def lay_out_network(stage: StageContext, network: Network, first: int | None = None) -> tuple[LaidBlock, ...]:
+    """Return for each block of a network, or for the `first` ones, the equal block to estimate in its place."""
+    return _start_layout(stage, network).read(first)
 
 
 def lay_out_blocks(stage: StageContext, blocks: Sequence[BlockTasks]) -> tuple[LaidBlock, ...]:
     """Return for each block, or stage of a partition, the equal one to estimate in its place."""
-    laid: dict[tuple[object, ...], LaidBlock] = {}
-    traced: dict[tuple[object, ...], BlockTasks] = {}  # blocks that differ only in input shardings are traced once
-    placed: dict[int, Sharding] = {}
-    result = []
-    with gc_paused():  # tracing leaves many live objects and little garbage
-        for block, arguments in zip(blocks, _list_arguments(stage, blocks), strict=True):
-            function = block.stage.virtual_stage
-            input_shardings = tuple(placed[value] for value in function.input_activations)
-            kind_key = id(block.exemplar), arguments, _constraints_by_name(stage, block)
-            key = *kind_key, input_shardings
-            if key not in laid:
-                laid[key] = _lay_out(traced.setdefault(kind_key, block), stage, input_shardings)
-            placed |= zip(function.output_activations, laid[key].outputs, strict=True)
-            result.append(laid[key])
-    return tuple(result)
+    return _BlockLayouts(stage, blocks).read(None)
+
+
+@cache_with_program(200)
+def _start_layout(stage: StageContext, network: Network) -> "_BlockLayouts":
+    return _BlockLayouts(stage, tasks_of(network))
+
+
+@dataclass(eq=False)
+class _BlockLayouts:
+    """The layouts of blocks in their order. Mutable: computed only as far as they are read.
+
+    - `traced`: blocks that differ only in input shardings are traced once;
+    - `placed`: the shardings of the values between blocks.
+    """
+
+    stage: StageContext
+    blocks: Sequence[BlockTasks]
+    result: list[LaidBlock] = field(default_factory=list)
+    laid: dict[tuple[object, ...], LaidBlock] = field(default_factory=dict)
+    traced: dict[tuple[object, ...], BlockTasks] = field(default_factory=dict)
+    placed: dict[int, Sharding] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @cached_property
+    def arguments(self) -> list[tuple[Sharding, ...]]:
+        return _list_arguments(self.stage, self.blocks)
+
+    def read(self, first: int | None) -> tuple[LaidBlock, ...]:
+        with self.lock, gc_paused():  # tracing leaves many live objects and little garbage
+            for number in range(len(self.result), len(self.blocks) if first is None else first):
+                self.result.append(self._next(self.blocks[number], self.arguments[number]))
+            return tuple(self.result[:first])
+
+    def _next(self, block: BlockTasks, arguments: tuple[Sharding, ...]) -> LaidBlock:
+        function = block.stage.virtual_stage
+        input_shardings = tuple(self.placed[value] for value in function.input_activations)
+        kind_key = id(block.exemplar), arguments, _constraints_by_name(self.stage, block)
+        key = *kind_key, input_shardings
+        if key not in self.laid:
+            self.laid[key] = _lay_out(self.traced.setdefault(kind_key, block), self.stage, input_shardings)
+        self.placed |= zip(function.output_activations, self.laid[key].outputs, strict=True)
+        return self.laid[key]
 
 
 def _lay_out(block: BlockTasks, stage: StageContext, given: Sequence[Sharding]) -> LaidBlock:

@@ -7,7 +7,6 @@ stage.
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
@@ -23,10 +22,10 @@ from workbench.core.tensor import Role, Tensor
 from workbench.cost.collective_times import closest_spans
 from workbench.cost.estimate import Estimate, estimate_propagated
 from workbench.cost.tile_padding import tiled_bytes
-from workbench.errors import WorkbenchError
 from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import StagedProgram, find_data_parallel_groups
+from workbench.plan.layout_legality import constraint_errors
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated, partition, read_result_dims
 from workbench.reports.collective import payload_by_axis_and_kind
@@ -313,16 +312,15 @@ def plan_task(program: Program, stage: StageContext) -> Plan:
             if at_rest and (sharding := _divide_value(tensor, at_rest, plan)).axes:
                 overrides.append((f"/{tensor.path}", sharding))
     alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, axis_assignment=plan.axis_assignment)
-    return _add_constraints(alone, layout.constraints)
+    constraints = _list_constraints(alone.program, layout.constraints)
+    return alone.updated(layout=alone.layout.updated(constraints=constraints)) if constraints else alone
 
 
-def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
-    paths = dict.fromkeys(operation.path for operation in plan.program.operations)
-    for pattern, sharding in constraints:
-        for block_pattern in _patterns_in_block(pattern, paths):
-            with suppress(WorkbenchError):
-                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (block_pattern, sharding))))
-    return plan
+def _list_constraints(program: Program, constraints: Sequence[tuple[str, Sharding]]) -> tuple[tuple[str, Sharding], ...]:
+    """Return the whole plan's constraints that values of a block can have, by their paths in the block."""
+    paths = dict.fromkeys(operation.path for operation in program.operations) if constraints else {}
+    in_block = ((path, sharding) for pattern, sharding in constraints for path in _patterns_in_block(pattern, paths))
+    return tuple((path, sharding) for path, sharding in in_block if not any(constraint_errors(program, path, sharding)))
 
 
 def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:

@@ -36,14 +36,15 @@ def run_search(
     present: PlanCandidate | None = None,
     until: str = "complete",
     clock: Callable[[], float] = time.perf_counter,
+    begin: float | None = None,
     found: dict[PlanCandidate, Figures] | None = None,
 ) -> Iterator[SearchState]:
     """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every answer.
 
-    Ends when the whole front is proved (with `until="proved"`: the best plan), after `within` seconds, after
-    `most_evaluations`, or when cancelled; the last state has the result and its `ending`. The order of nodes does not
-    depend on the number of workers (`best_first`). `evaluator` keeps the results of an earlier search of the same
-    space; the `present` plan is planned first. All plans are added to `found`.
+    Ends when the whole front is proved (with `until="proved"`: the best plan), `within` seconds after `begin` (a time of
+    `clock`; default: this call), after `most_evaluations`, or when cancelled; the last state has the result and its
+    `ending`. The order of nodes does not depend on the number of workers (`best_first`). `evaluator` keeps the results of
+    an earlier search of the same space; the `present` plan is planned first. All plans are added to `found`.
 
     Raises `SearchError` for an unknown `objective` or `until`.
     """
@@ -51,7 +52,7 @@ def run_search(
         raise SearchError(*unknown_name("objective", objective, FIGURES))
     if until not in UNTIL:
         raise SearchError(*unknown_name("end of a search", until, UNTIL))
-    begin = clock()
+    start = clock() if begin is None else begin
     planner = evaluator or Evaluator(space)
     workers = answerer or InProcess(planner)
     search = BestFirst(space, requirements, objective, planner, found={} if found is None else found)
@@ -63,10 +64,10 @@ def run_search(
             return OUT_OF_TIME
         return EVALUATED if most_evaluations is not None and state.evaluated >= most_evaluations else ""
 
-    planner.is_cancelled = lambda: is_cancelled() or clock() - begin >= within
+    planner.is_cancelled = lambda: is_cancelled() or clock() - start >= within
     first = list_first_candidates(space, requirements, present)
     try:
-        for state in _list_states(search, workers, first, lambda: clock() - begin, until):
+        for state in _list_states(search, workers, first, lambda: clock() - start, until):
             yield state
             if end := ending(state):
                 yield replace(state, ending=end)

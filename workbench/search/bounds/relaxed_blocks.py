@@ -74,11 +74,20 @@ class RelaxedStage:
         staged = StagedProgram(self.context.plan.updated(pipeline=spec), spec, self.network)
         return list_balanced_starts(self.network, spec, costs, find_sending(staged))
 
+    @property
+    def _end_of_largest(self) -> int:
+        """Number of the network's first blocks that contain all blocks of the kind with the most FLOPs together."""
+        kinds = [id(task.exemplar) for task in tasks_of(self.network)]
+        flops: Counter[int] = Counter()
+        for kind, task in zip(kinds, tasks_of(self.network), strict=True):
+            flops[kind] += task.stage.virtual_stage.flops
+        return len(kinds) - kinds[::-1].index(max(flops, key=flops.__getitem__))
+
     def largest_block_work(self) -> "BlockWork":
         """Work of the largest group of identical blocks, a cheap lower bound for all. Zero if the few replicas exchange
         values, because many replicas may exchange them differently.
         """
-        blocks = lay_out_network(self.context, self.network)
+        blocks = lay_out_network(self.context, self.network, self._end_of_largest)
         counts = Counter(map(id, blocks))
         largest = max(blocks, key=lambda block: counts[id(block)] * block.block.stage.virtual_stage.flops)
         count, cost = counts[id(largest)], largest.cost
