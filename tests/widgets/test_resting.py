@@ -133,6 +133,19 @@ def test_a_busy_machine_is_left_alone_until_it_is_idle(screen):
     assert screen.shown["live"]["at_rest"]["note"] == ""
 
 
+def test_nothing_is_queued_beside_a_plan_that_another_board_has_compiled(screen, monkeypatch):
+    """Also where the compiler confirms every figure, so that no table changes."""
+    monkeypatch.setattr("workbench.widgets.board.board.changes_figures", lambda before, now: False)
+    screen.spent = WORKED
+    screen.rest()
+    assert screen.shown["live"]["at_rest"]["note"] == "Queued: CPU busy"
+    session = screen.board.session
+    session.use_compiled(session.node.number, compiled(session.plan))
+    screen.turn()
+    assert session.report.is_compiled
+    assert screen.shown["live"]["at_rest"]["note"] == ""
+
+
 def test_it_can_be_switched_off_and_on(screen):
     screen.rest()
     screen.send("compile_at_rest", on=False)

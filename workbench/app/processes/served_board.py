@@ -60,6 +60,10 @@ MOST_DEATHS, WITHIN = 3, 60.0
 OPENING = "Opening the board"
 WORK_NAMES = {
     "open": "Opening the tab",
+    "picture": "Drawing the chart",
+    "preview": "Planning the preview",
+    "find": "Searching for plans",
+    "why": "Looking for the reason",
     "open_file": "Opening the file",
     "hardware": "Changing the hardware",
     "recipe": "Applying the recipe",
@@ -79,7 +83,7 @@ _TOO_SLOW = f"Its current task took longer than {LIMIT:.0f} s and was stopped"
 def describe_work(gesture: Any) -> str:
     """Describe a board's activity for a waiting visitor."""
     verb = gesture.get("verb") if isinstance(gesture, Mapping) else None
-    return WORK_NAMES.get(verb, "Updating the plan") if isinstance(verb, str) else OPENING
+    return WORK_NAMES.get(verb, "Updating the board") if isinstance(verb, str) else OPENING
 
 
 class ServedBoard:

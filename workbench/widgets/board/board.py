@@ -367,8 +367,9 @@ class Board:
                 self._show("board")
 
     def _show_settled(self, report: Report) -> None:
-        """Show the same plan with figures of another tier; the tables are published only if they changed."""
-        changed, self._seen = changes_figures(self._seen, report), report
+        """Show the same plan with figures of another tier; the tables are published only if these changed."""
+        changed = changes_figures(self._seen, report) or self._seen.is_compiled != report.is_compiled
+        self._seen = report
         self._know()
         if changed or self._sight.tab == "communication":
             self._publisher.owe("table", "live")
