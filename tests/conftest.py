@@ -1,5 +1,6 @@
 """Eight virtual CPU devices for every test, the seed of what a run draws, golden files, and a browser for the tests that drive one."""
 
+import gc
 import os
 import secrets
 import subprocess
@@ -78,6 +79,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[COMPILED].close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Without the garbage collector, which would walk all that is collected ten times, in three seconds, and free nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for each in items:
         if "browser" in getattr(each, "fixturenames", ()):
@@ -90,19 +101,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_place(items))
 
 
-def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[int, int]]:
+def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[int, bool, int]]:
     """Long files first, so that with `--dist loadfile` two processes end together: the site and the notebooks, then what compiles, and of
     each kind the files with most tests. Files with a browser come last: Playwright leaves its event loop running in the process, and a test
-    that runs one of its own could not follow."""
+    that runs one of its own could not follow. Of those, the files in JupyterLab are first: they take the longest."""
     marked = {name: {each.path for each in items if each.get_closest_marker(name)} for name in ("notebook", "compile", "browser")}
     tests = Counter(each.path for each in items)
+    labs = {each.path for each in items if "lab" in getattr(each, "fixturenames", ())}
 
-    def place(item: pytest.Item) -> tuple[int, int]:
+    def place(item: pytest.Item) -> tuple[int, bool, int]:
         path = item.path
         kind = 3 if path in marked["browser"] else 0 if path in marked["notebook"] else 1 if path in marked["compile"] else 2
-        return kind, -tests[path]
+        return kind, path not in labs, -tests[path]
 
     return place
+
+
+TOGETHER = {"tests/app/browser/test_notebook.py": "tests/app/browser/test_jupyterlab.py"}
+"""A file -> the one whose process runs it too: both open the same JupyterLab."""
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFilesTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+    return LoadFilesTogether(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
