@@ -148,7 +148,7 @@ def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
     assert all("all-reduce" in sums.as_text() for sums in step.stages.compiled_sums.values())
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
 @pytest.mark.parametrize("remat", ["never", "always"])
 @pytest.mark.parametrize("layers", ["dots_no_batch", "full", "full layers:1/2"])

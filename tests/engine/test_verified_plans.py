@@ -32,7 +32,7 @@ def test_a_plan_for_tpus_has_seconds_and_memory_in_each_tier():
 
 
 def test_a_pipeline_stays_planned_and_is_compiled_stage_by_stage():
-    plan = Plan(build("gpt"), "", hardware="TPU v5e 2x2")
+    plan = Plan(build("gpt", layers=2), "", hardware="TPU v5e 2x2")
     pinned = {"remats": ("none",), "zeros": ("no ZeRO",), "schedules": ("1f1b",), "layouts": ("replicated",)}
     (each,) = find_plans(plan, within=60, pins={"stage": 2, "micro_batches": 4}, compilers=COMPILERS, **pinned).verify(1)
     assert each.plan.pipeline is not None

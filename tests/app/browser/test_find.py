@@ -66,8 +66,7 @@ def finish(page: Page) -> None:
     """End the search once it has found two plans."""
     rows(page).nth(1).or_(phase(page, "done")).first.wait_for(timeout=60_000)
     stop = page.locator(".sentence").get_by_role("button", name="Stop", exact=True)
-    if stop.is_visible():
-        stop.click()
+    stop.evaluate_all("(buttons) => buttons.forEach((button) => button.click())")  # at once: it goes when the search ends by itself
     phase(page, "done", "stopped").wait_for()
 
 
