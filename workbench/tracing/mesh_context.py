@@ -5,6 +5,8 @@ is kept as an abstract mesh, which needs no devices.
 """
 
 import functools
+import inspect
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -16,6 +18,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from workbench.core.program import MeshAxes
 from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import NOTHING_WRITTEN, WrittenShardings
+from workbench.errors import TraceError
 from workbench.tracing.resized_meshes import is_another
 
 T = TypeVar("T")
@@ -35,6 +38,41 @@ def bind_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return under_mesh
+
+
+def pmap_error(function: object) -> TraceError | None:
+    """The error for a function made by `jax.pmap`, with what to write instead; `None` for other functions."""
+    code = getattr(function, "__code__", None)
+    if code is None or not code.co_filename.replace("\\", "/").endswith("jax/_src/pmap.py"):
+        return None
+    name, axis = getattr(function, "__name__", "f"), _pmapped_axis(function)
+    return TraceError(
+        f"`{name}` is mapped by `jax.pmap`, which chooses its own devices, so that no plan can shard it.",
+        [
+            f"use `jax.jit({name})` on the whole batch, without collectives over `{axis}`, and shard it in the plan, `batch:data`",
+            f'keep them with `jax.shard_map({name}, mesh=mesh, in_specs=P("{axis}"), out_specs=P("{axis}"))` and a mesh axis `{axis}`',
+        ],
+    )
+
+
+def _pmapped_axis(function: Any) -> str:
+    try:
+        inner = inspect.getclosurevars(inspect.getclosurevars(function).nonlocals["infer_params"]).nonlocals
+    except (KeyError, TypeError):
+        return "data"
+    axis = inner.get("axis_name")
+    return "data" if axis in (None, "_internal_pmap_axis_name") else str(axis)
+
+
+def called_pmap_error(error: Exception) -> TraceError | None:
+    """The error of `pmap_error` if the innermost function of the traceback uses a mapped function."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        values = {**frame.f_globals, **frame.f_locals}
+        used = (values[name] for name in (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars) if name in values)
+        if (pmapped := next(filter(None, map(pmap_error, used)), None)) is not None:
+            return pmapped
+    return None
 
 
 def _current_mesh() -> AbstractMesh | None:

@@ -31,7 +31,7 @@ from workbench.tracing.jaxpr.equations import equations_below, removed_values, s
 from workbench.tracing.jaxpr.float8_rewrite import InFloat8
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
-from workbench.tracing.mesh_context import bind_mesh, written_shardings
+from workbench.tracing.mesh_context import bind_mesh, called_pmap_error, written_shardings
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
 from workbench.units import format_bytes
@@ -290,6 +290,8 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 def untraceable_error(error: Exception, name: str) -> TraceError:
     """The `TraceError` to raise from `error`."""
+    if (pmapped := called_pmap_error(error)) is not None:
+        return pmapped
     first = opening_text(str(error)) or type(error).__name__
     line = _user_line(error)
     where = f" ({line})" if line else ""

@@ -84,10 +84,11 @@ def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> 
     for name, size in declared_axes(module).items():
         if name == _AXIS_OF_PMAP:
             raise PartitionError(
-                f"The function calls `jax.pmap`, which maps over {size} devices of its own and names no axis of the plan's mesh.",
+                f"The function calls `jax.pmap`{_place_of_map(module)}, which maps over {size} devices of its own and names no axis of the "
+                "plan's mesh.",
                 [
-                    "remove `jax.pmap`: the plan shards the whole batch, `batch:data`, and sums its gradients",
-                    "map with `jax.shard_map` over a mesh with named axes",
+                    f"use `jax.jit` on the whole batch instead; the plan shards it, `batch:{mesh.names[0]}`, and sums its gradients",
+                    f'or `jax.shard_map(f, mesh=mesh, in_specs=P("{mesh.names[0]}"), out_specs=P("{mesh.names[0]}"))`',
                 ],
             )
         if name not in mesh:
@@ -101,6 +102,13 @@ def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> 
                 f"The function has a shard_map over mesh axis `{name}` of size {size}; the plan's mesh has `{name}:{mesh[name]}`.",
                 [f"make `{name}` {size}", "trace the function again with the plan's mesh"],
             )
+
+
+def _place_of_map(module: ir.Operation) -> str:
+    """The user's line of the first mapped region, in parentheses."""
+    regions = (op for function in functions_of(module).values() for op in operations_below(function) if op.name == "sdy.manual_computation")
+    source = next(filter(None, (source_of(op.location) for op in regions)), "")
+    return f" ({source})" if source else ""
 
 
 def find_partial_permutation(lowered: bytes, devices: int) -> str | None:
