@@ -113,10 +113,11 @@ class SearchServer:
         self.answered += 1
         if isinstance(command, SearchRequest):
             return command
-        try:
-            self._tell(self._explain(command))
-        except WorkbenchError as error:
-            self._tell(SearchRefused(command.number, error.message, error.ways_out))
+        if isinstance(command, ExplainRequest):
+            try:
+                self._tell(self._explain(command))
+            except WorkbenchError as error:
+                self._tell(SearchRefused(command.number, error.message, error.ways_out))
         return None
 
     def _explain(self, request: ExplainRequest) -> PlanExplanation:
