@@ -12,19 +12,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.team.actions.schemas import (
-    Count,
-    Digest,
-    Figures,
-    Id,
-    JobKind,
-    PersonRecord,
-    Record,
-    Slug,
-    Time,
-    people_by_id,
-    project_slugs,
-)
+from workbench.team.actions import schemas
 from workbench.team.store.tables import GalleryEntry, Project, StoredFigures, StoredJob, StoredPlan, TeamHardware
 
 STEPS = 1_000
@@ -82,40 +70,40 @@ _TIER = {
 _TIERS = Meta(extra_json_schema={"properties": dict.fromkeys(TIERS, _TIER), "additionalProperties": False})
 
 
-class TriedRecord(Record, frozen=True):
-    person: PersonRecord
-    kind: JobKind
+class TriedRecord(schemas.Record, frozen=True):
+    person: schemas.PersonRecord
+    kind: schemas.JobKind
     state: str
-    job: Id
+    job: schemas.Id
 
 
-class OriginRecord(Record, frozen=True):
-    id: Id
+class OriginRecord(schemas.Record, frozen=True):
+    id: schemas.Id
     name: str
-    project: Slug
+    project: schemas.Slug
 
 
-class EntryRecord(Record, frozen=True):
-    id: Id
-    project: Slug
-    digest: Digest
+class EntryRecord(schemas.Record, frozen=True):
+    id: schemas.Id
+    project: schemas.Slug
+    digest: schemas.Digest
     name: str
     note: str
     target: str
     mesh: str
-    devices: Count
+    devices: schemas.Count
     hardware: str
     layout: str
     dims: list[str]
-    author: PersonRecord
-    room: Id | None
+    author: schemas.PersonRecord
+    room: schemas.Id | None
     forked_from: OriginRecord | None
-    forks: Count
+    forks: schemas.Count
     tried: list[TriedRecord]
-    figures: Annotated[dict[str, Figures], _TIERS]
+    figures: Annotated[dict[str, schemas.Figures], _TIERS]
     has_thumbnail: bool
-    created: Time
-    withdrawn: Time | None
+    created: schemas.Time
+    withdrawn: schemas.Time | None
     page: str
 
 
@@ -126,10 +114,10 @@ def entry_records(services: Any, session: DatabaseSession, entries: Sequence[Gal
     """Return the records of entries; an origin is shown only if its project is in `readable`."""
     digests = {row.digest for row in entries}
     plans = {plan.digest: plan for plan in session.scalars(select(StoredPlan).where(StoredPlan.digest.in_(digests)))}
-    projects = project_slugs(session, (entry.project_id for entry in entries))
+    projects = schemas.project_slugs(session, (entry.project_id for entry in entries))
     origins = _origins(session, entries, readable)
     forks = _fork_counts(session, entries)
-    people = people_by_id(session, (entry.author_id for entry in entries))
+    people = schemas.people_by_id(session, (entry.author_id for entry in entries))
     figures = _figures(session, digests)
     tried = _tried(session, entries)
     prices = {project_id: team_prices(session, project_id) for project_id in {row.project_id for row in entries}}
@@ -192,7 +180,7 @@ def _tried(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[tu
         .order_by(StoredJob.created.desc())
         .limit(20 * _MOST_TRIED)
     ).all()
-    people = people_by_id(session, (item.author_id for item in jobs))
+    people = schemas.people_by_id(session, (item.author_id for item in jobs))
     by_plan: dict[tuple[str, str], list[TriedRecord]] = {}
     for item in jobs:
         plan_jobs = by_plan.setdefault((item.project_id, item.digest), [])

@@ -14,31 +14,9 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.team.access import ForbiddenError, InputError, MissingError, ProjectRole
+from workbench.team.actions import schemas
 from workbench.team.actions.action import Call, action, jobs_of, member
 from workbench.team.actions.entry_records import known_hardware
-from workbench.team.actions.schemas import (
-    After,
-    Count,
-    Digest,
-    Id,
-    JobKind,
-    ListPage,
-    Note,
-    PageQuery,
-    PersonRecord,
-    PlanName,
-    Record,
-    Sha256,
-    Slug,
-    Time,
-    Word,
-    described,
-    list_page,
-    one_of,
-    people_by_id,
-    project_slugs,
-    schema_of,
-)
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import NamedEntry, approved_program, newest_entries, plan_of_project
 from workbench.team.store.tables import StoredJob, TeamHardware, User
@@ -49,27 +27,27 @@ ENDED = STATES[3:]
 ENGINES = ("here", "slurm", "ray", "kubernetes")
 _MINUTES = 30
 _MOST_EVENTS = 1000
-State = Annotated[str, one_of(*STATES)]
-Engine = Annotated[str, one_of(*ENGINES)]
+State = Annotated[str, schemas.one_of(*STATES)]
+Engine = Annotated[str, schemas.one_of(*ENGINES)]
 Options = Annotated[dict[str, Annotated[str, Meta(max_length=400)]], Meta(max_length=50)]
 
 
-class JobRecord(Record, frozen=True):
-    id: Id
-    project: Slug
-    author: PersonRecord
-    digest: Digest
+class JobRecord(schemas.Record, frozen=True):
+    id: schemas.Id
+    project: schemas.Slug
+    author: schemas.PersonRecord
+    digest: schemas.Digest
     plan: NamedEntry | None
-    kind: JobKind
+    kind: schemas.JobKind
     engine: str
     spec: dict[str, Any]
     state: State
     summary: dict[str, Any]
     problem: str
-    created: Time
-    started: Time | None
-    ended: Time | None
-    cancel_asked: Time | None
+    created: schemas.Time
+    started: schemas.Time | None
+    ended: schemas.Time | None
+    cancel_asked: schemas.Time | None
     page: str
 
 
@@ -77,26 +55,26 @@ Event = Annotated[
     dict[str, Any],
     Meta(
         extra_json_schema={
-            "properties": {"seq": schema_of(Count), "time": schema_of(Time), "kind": {"type": "string"}},
+            "properties": {"seq": schemas.schema_of(schemas.Count), "time": schemas.schema_of(schemas.Time), "kind": {"type": "string"}},
             "required": ["seq", "time", "kind"],
         }
     ),
 ]
 
 
-class EventsRecord(Record, frozen=True):
+class EventsRecord(schemas.Record, frozen=True):
     items: list[Event]
-    after: Count
+    after: schemas.Count
     state: State
     ended: bool
 
 
-class NewJob(Record, frozen=True):
-    plan: PlanName
-    kind: Annotated[str, one_of("run", "compile")] | UnsetType = UNSET
+class NewJob(schemas.Record, frozen=True):
+    plan: schemas.PlanName
+    kind: Annotated[str, schemas.one_of("run", "compile")] | UnsetType = UNSET
     engine: Engine | UnsetType = UNSET
     steps: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    check: Annotated[bool, described("also compare the result with the unsharded step")] | UnsetType = UNSET
+    check: Annotated[bool, schemas.described("also compare the result with the unsharded step")] | UnsetType = UNSET
     hosts: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
     processes: Annotated[int, Meta(ge=1, le=64, description="processes of each host")] | UnsetType = UNSET
     minutes: Annotated[int, Meta(ge=1, le=43_200, description="time limit in minutes")] | None = None
@@ -105,10 +83,10 @@ class NewJob(Record, frozen=True):
     options: Options | UnsetType = UNSET
 
 
-class JobQuery(PageQuery, frozen=True):
+class JobQuery(schemas.PageQuery, frozen=True):
     state: State | None = None
-    author: Word | None = None
-    digest: Sha256 | None = None
+    author: schemas.Word | None = None
+    digest: schemas.Sha256 | None = None
 
 
 async def _submit(call: Call, new: NewJob) -> str:
@@ -144,7 +122,7 @@ def _submitted(call: Call) -> JobRecord:
 
 
 @action("jobs.list", "GET /projects/{project}/jobs", member(ProjectRole.VIEWER), "read")
-def _list(call: Call, query: JobQuery) -> ListPage[JobRecord]:
+def _list(call: Call, query: JobQuery) -> schemas.ListPage[JobRecord]:
     """List the jobs of a project."""
     statement = select(StoredJob).where(StoredJob.project_id == call.project.id)
     if query.state is not None:
@@ -153,7 +131,7 @@ def _list(call: Call, query: JobQuery) -> ListPage[JobRecord]:
         statement = statement.where(StoredJob.author_id.in_(select(User.id).where(User.name == query.author)))
     if query.digest is not None:
         statement = statement.where(StoredJob.digest == query.digest)
-    return list_page(call.session, statement, StoredJob.created, StoredJob.id, query, lambda jobs: _records(call, jobs))
+    return schemas.list_page(call.session, statement, StoredJob.created, StoredJob.id, query, lambda jobs: _records(call, jobs))
 
 
 @action("jobs.get", "GET /jobs/{job}", member(ProjectRole.VIEWER, "job"), "read")
@@ -163,13 +141,13 @@ def _get(call: Call) -> JobRecord:
 
 
 async def _read_events(
-    call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=_MOST_EVENTS)] = _MOST_EVENTS
+    call: Call, after: schemas.After = 0, limit: Annotated[int, Meta(ge=1, le=_MOST_EVENTS)] = _MOST_EVENTS
 ) -> list[dict[str, Any]]:
     return [dict(event) for event in await jobs_of(call).events(call.found.resource.id, after, limit)]
 
 
 @action("jobs.events", "GET /jobs/{job}/events", member(ProjectRole.VIEWER, "job"), "read", prepare=_read_events)
-def _events(call: Call, after: After = 0) -> EventsRecord:
+def _events(call: Call, after: schemas.After = 0) -> EventsRecord:
     """List the events of a job after a number."""
     state = call.found.resource.state
     last = max((event["seq"] for event in call.prepared), default=after)
@@ -191,8 +169,8 @@ def _cancel(call: Call) -> JobRecord:
 
 
 def _records(call: Call, jobs: Sequence[StoredJob]) -> list[JobRecord]:
-    people = people_by_id(call.session, (job.author_id for job in jobs))
-    slugs = project_slugs(call.session, (job.project_id for job in jobs))
+    people = schemas.people_by_id(call.session, (job.author_id for job in jobs))
+    slugs = schemas.project_slugs(call.session, (job.project_id for job in jobs))
     entries = newest_entries(call.session, {(job.project_id, job.digest) for job in jobs})
     return [
         JobRecord.of(
@@ -209,23 +187,23 @@ def _records(call: Call, jobs: Sequence[StoredJob]) -> list[JobRecord]:
 _OWNER = member(ProjectRole.OWNER)
 
 
-class HardwareRecord(Record, frozen=True):
+class HardwareRecord(schemas.Record, frozen=True):
     name: str
     hardware: str
     chip: str
-    devices: Count
+    devices: schemas.Count
     dollars_per_device_hour: float | None
     engine: Engine
     options: Annotated[dict[str, str], Meta(max_length=100)]
     note: str
 
 
-class NewHardware(Record, frozen=True):
+class NewHardware(schemas.Record, frozen=True):
     hardware: Annotated[str, Meta(min_length=1, max_length=200, description='as in a plan: "TPU v5e 4x4", "2 nodes of 8 H100"')]
     dollars_per_device_hour: Annotated[float, Meta(ge=0.0, le=1e6)] | UnsetType | None = UNSET
     engine: Engine = "here"
     options: Options = msgspec.field(default_factory=dict)
-    note: Note = ""
+    note: schemas.Note = ""
 
 
 @action("hardware.list", "GET /projects/{project}/hardware", member(ProjectRole.VIEWER), "read")

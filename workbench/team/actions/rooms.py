@@ -11,75 +11,56 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ConflictError, ForbiddenError, ProjectRole
+from workbench.team.actions import schemas
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.schemas import (
-    NAME,
-    NOTE,
-    After,
-    Count,
-    Digest,
-    Id,
-    ListPage,
-    Named,
-    PageQuery,
-    PersonRecord,
-    PlanName,
-    Record,
-    RoleName,
-    Slug,
-    Time,
-    list_page,
-    people_by_id,
-    project_slugs,
-)
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import approved_program, plan_of_project
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Comment, LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
 
-class RoomRecord(Record, frozen=True):
-    id: Id
-    project: Slug
+class RoomRecord(schemas.Record, frozen=True):
+    id: schemas.Id
+    project: schemas.Slug
     name: str
     program: str | None
-    first: Digest
-    present: Digest
-    edits: Count
-    by: PersonRecord
-    created: Time
-    touched: Time
-    closed: Time | None
-    role: RoleName | None
-    people: list[PersonRecord]
+    first: schemas.Digest
+    present: schemas.Digest
+    edits: schemas.Count
+    by: schemas.PersonRecord
+    created: schemas.Time
+    touched: schemas.Time
+    closed: schemas.Time | None
+    role: schemas.RoleName | None
+    people: list[schemas.PersonRecord]
     page: str
 
 
-class LogRecord(Record, frozen=True):
-    seq: Count
-    author: PersonRecord
+class LogRecord(schemas.Record, frozen=True):
+    seq: schemas.Count
+    author: schemas.PersonRecord
     kind: str
     body: dict[str, Any]
-    digest: Digest
-    created: Time
+    digest: schemas.Digest
+    created: schemas.Time
 
 
-class LogPart(Record, frozen=True):
+class LogPart(schemas.Record, frozen=True):
     items: list[LogRecord]
-    after: Count
+    after: schemas.Count
     more: bool
 
 
-class RoomQuery(PageQuery, frozen=True):
+class RoomQuery(schemas.PageQuery, frozen=True):
     closed: bool = False
 
 
 def room_records(call: Call, rooms: Sequence[StoredRoom]) -> list[RoomRecord]:
     session, ids = call.session, [row.id for row in rooms]
     present = {room_id: call.services.rooms.people_in(room_id) if call.services.rooms is not None else () for room_id in ids}
-    people = people_by_id(session, (*(room.by for room in rooms), *(user for users in present.values() for user in users)))
+    people = schemas.people_by_id(session, (*(room.by for room in rooms), *(user for users in present.values() for user in users)))
     last = _last_of_logs(session, ids)
-    slugs = project_slugs(session, (room.project_id for room in rooms))
+    slugs = schemas.project_slugs(session, (room.project_id for room in rooms))
     program_ids = {room.program_id for room in rooms if room.program_id}
     programs = {
         program.id: program.name for program in session.scalars(select(RegisteredProgram).where(RegisteredProgram.id.in_(program_ids)))
@@ -111,16 +92,16 @@ def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[i
 
 
 @action("rooms.list", "GET /projects/{project}/rooms", member(ProjectRole.VIEWER), "read")
-def _list(call: Call, query: RoomQuery) -> ListPage[RoomRecord]:
+def _list(call: Call, query: RoomQuery) -> schemas.ListPage[RoomRecord]:
     """List the rooms of a project, except those of assignments."""
     statement = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
     if not query.closed:
         statement = statement.where(StoredRoom.closed.is_(None))
-    return list_page(call.session, statement, StoredRoom.touched, StoredRoom.id, query, lambda rooms: room_records(call, rooms))
+    return schemas.list_page(call.session, statement, StoredRoom.touched, StoredRoom.id, query, lambda rooms: room_records(call, rooms))
 
 
 @action("rooms.open", "POST /projects/{project}/rooms", member(ProjectRole.EDITOR), "edit", status=201, subject="id")
-def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
+def _open(call: Call, plan: schemas.PlanName, name: schemas.Named | None = None) -> RoomRecord:
     """Open a room from a plan."""
     stored, entry = plan_of_project(call.session, call.project.id, plan)
     limit = read_setting(call.session, "rooms")["per_project"]
@@ -128,7 +109,7 @@ def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
     if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= limit:
         raise ConflictError(f"{limit:,} rooms of this project are open, which is the limit.", ["close one", "ask an administrator"])
     program = approved_program(call.session, call.project.id, stored.target) if ":" in stored.target else None
-    room_name = (name or (entry.name if entry else stored.target))[:NAME].strip() or stored.target[:NAME]
+    room_name = (name or (entry.name if entry else stored.target))[: schemas.NAME].strip() or stored.target[: schemas.NAME]
     return room_records(call, [add_room(call, room_name, stored.digest, program.id if program else None)])[0]
 
 
@@ -162,7 +143,7 @@ async def _announce(call: Call, _answer: Any) -> None:
 
 
 @action("rooms.update", "PATCH /rooms/{room}", member(ProjectRole.EDITOR, "room"), "edit", afterwards=_announce)
-def _update(call: Call, *, name: Named | None = None, closed: bool | None = None) -> RoomRecord:
+def _update(call: Call, *, name: schemas.Named | None = None, closed: bool | None = None) -> RoomRecord:
     """Rename, close or reopen a room."""
     room: StoredRoom = call.found.resource
     room.name = (name or room.name).strip()
@@ -176,11 +157,11 @@ def _update(call: Call, *, name: Named | None = None, closed: bool | None = None
 
 
 @action("rooms.log", "GET /rooms/{room}/log", member(ProjectRole.VIEWER, "room", guests=True), "read")
-def _log(call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=1000)] = 100) -> LogPart:
+def _log(call: Call, after: schemas.After = 0, limit: Annotated[int, Meta(ge=1, le=1000)] = 100) -> LogPart:
     """Read the log of a room after a number."""
     statement = select(LogEntry).where(LogEntry.room_id == call.found.resource.id, LogEntry.seq > after)
     rows = call.session.scalars(statement.order_by(LogEntry.seq).limit(limit + 1)).all()
-    people = people_by_id(call.session, (entry.author_id for entry in rows))
+    people = schemas.people_by_id(call.session, (entry.author_id for entry in rows))
     items = [LogRecord.of(entry, author=people[entry.author_id]) for entry in rows[:limit]]
     return LogPart(items=items, after=items[-1].seq if items else after, more=len(rows) > limit)
 
@@ -189,12 +170,12 @@ MOST = 1000
 Node = Annotated[int, Meta(ge=0, le=10**9, description="the number of the node")]
 
 
-class CommentRecord(Record, frozen=True):
-    id: Id
-    node: Count
-    author: PersonRecord
+class CommentRecord(schemas.Record, frozen=True):
+    id: schemas.Id
+    node: schemas.Count
+    author: schemas.PersonRecord
     text: str
-    created: Time
+    created: schemas.Time
 
 
 async def _show_in_room(call: Call, _answer: Any) -> None:
@@ -209,7 +190,7 @@ def _list_comments(call: Call, node: Node | None = None) -> list[CommentRecord]:
     if node is not None:
         statement = statement.where(Comment.node == node)
     newest = call.session.scalars(statement.order_by(Comment.created.desc(), Comment.id).limit(MOST)).all()
-    people = people_by_id(call.session, (comment.author_id for comment in newest))
+    people = schemas.people_by_id(call.session, (comment.author_id for comment in newest))
     return [CommentRecord.of(comment, author=people[comment.author_id]) for comment in reversed(newest)]
 
 
@@ -222,12 +203,12 @@ def _list_comments(call: Call, node: Node | None = None) -> list[CommentRecord]:
     subject="id",
     afterwards=_show_in_room,
 )
-def _add_comment(call: Call, node: Node, text: Annotated[str, Meta(min_length=1, max_length=NOTE, pattern=r"\S")]) -> CommentRecord:
+def _add_comment(call: Call, node: Node, text: Annotated[str, Meta(min_length=1, max_length=schemas.NOTE, pattern=r"\S")]) -> CommentRecord:
     """Add a comment to a node."""
     comment = Comment(room_id=call.found.resource.id, author_id=call.person.user_id, node=node, text=text)
     call.session.add(comment)
     call.session.flush()
-    return CommentRecord.of(comment, author=people_by_id(call.session, [comment.author_id])[comment.author_id])
+    return CommentRecord.of(comment, author=schemas.people_by_id(call.session, [comment.author_id])[comment.author_id])
 
 
 @action(

@@ -5,26 +5,7 @@ from typing import Any
 
 from tornado.web import StaticFileHandler
 
-from workbench.team.pages.account_pages import (
-    AccountPage,
-    AdminLimitsPage,
-    AdminPeoplePage,
-    AuditPage,
-    PasswordForm,
-    QuotaPage,
-    RoomsPage,
-    StatusPage,
-)
-from workbench.team.pages.class_pages import (
-    AssignmentPage,
-    ClassPage,
-    LiveRanking,
-    LiveWall,
-    ReplayPage,
-    ScoresTable,
-    WallPage,
-    WorkThumbnail,
-)
+from workbench.team.pages import account_pages, class_pages
 from workbench.team.pages.form_handler import GRADES_FORM, WHEEL_FORM, FormHandler, GradesFormHandler, WheelFormHandler
 from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, SharePage, ThumbnailPage
 from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
@@ -60,15 +41,15 @@ def page_routes() -> list[tuple[Any, ...]]:
         (_PLAN, PlanPage),
         (rf"{_PLAN}/thumbnail\.svg", ThumbnailPage),
         (rf"{_PLAN}/document", DocumentPage),
-        (rf"{_P}/rooms", RoomsPage),
-        (rf"{_P}/assignments", ClassPage),
-        (_ASSIGNMENT, AssignmentPage),
-        (rf"{_ASSIGNMENT}/ranking/live", LiveRanking),
-        (rf"{_ASSIGNMENT}/ranking/(?P<place>[0-9]{{1,4}})", ReplayPage),
-        (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
-        (rf"{_ASSIGNMENT}/wall", WallPage),
-        (rf"{_ASSIGNMENT}/wall/live", LiveWall),
-        (rf"{_ASSIGNMENT}/submissions/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", WorkThumbnail),
+        (rf"{_P}/rooms", account_pages.RoomsPage),
+        (rf"{_P}/assignments", class_pages.ClassPage),
+        (_ASSIGNMENT, class_pages.AssignmentPage),
+        (rf"{_ASSIGNMENT}/ranking/live", class_pages.LiveRanking),
+        (rf"{_ASSIGNMENT}/ranking/(?P<place>[0-9]{{1,4}})", class_pages.ReplayPage),
+        (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", class_pages.ScoresTable),
+        (rf"{_ASSIGNMENT}/wall", class_pages.WallPage),
+        (rf"{_ASSIGNMENT}/wall/live", class_pages.LiveWall),
+        (rf"{_ASSIGNMENT}/submissions/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", class_pages.WorkThumbnail),
         (rf"{_P}/jobs", JobsPage),
         (rf"{_P}/jobs/live", LiveJobs),
         (_JOB, JobPage),
@@ -76,13 +57,13 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_P}/programs", ProgramsPage),
         (rf"{_P}/people", PeoplePage),
         (rf"{_P}/hardware", HardwarePage),
-        (r"/admin", AdminPeoplePage),
-        (r"/admin/limits", AdminLimitsPage),
-        (r"/admin/audit", AuditPage),
-        (r"/admin/status", StatusPage),
-        (r"/account", AccountPage),
-        (r"/account/password", PasswordForm),
-        (r"/account/quota", QuotaPage),
+        (r"/admin", account_pages.AdminPeoplePage),
+        (r"/admin/limits", account_pages.AdminLimitsPage),
+        (r"/admin/audit", account_pages.AuditPage),
+        (r"/admin/status", account_pages.StatusPage),
+        (r"/account", account_pages.AccountPage),
+        (r"/account/password", account_pages.PasswordForm),
+        (r"/account/quota", account_pages.QuotaPage),
         (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", SharePage),
         (r"/team-static/(.*)", PageFiles, {"path": str(STATIC)}),
         (GRADES_FORM.pattern, GradesFormHandler, {"form": GRADES_FORM}),

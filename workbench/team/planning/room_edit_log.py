@@ -20,21 +20,7 @@ from workbench.core.program import Program
 from workbench.documents import edit_record, parse_edit, parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.pipeline.balance import apply_edit
-from workbench.plan.edits import (
-    Constrain,
-    Edit,
-    EditGroup,
-    OpenPlan,
-    Override,
-    RenameDim,
-    SetAxisAssignment,
-    SetHardware,
-    SetOffload,
-    SetPipeline,
-    SetPrecision,
-    SetRemat,
-    ShardDim,
-)
+from workbench.plan import edits
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
@@ -56,7 +42,7 @@ class AddedEdit:
     """An edit of the history's node `parent`, with its author."""
 
     parent: int
-    edit: Edit
+    edit: edits.Edit
     author: str
 
     def as_record(self) -> dict[str, Any]:
@@ -145,8 +131,8 @@ class RoomHistory:
         return str(nodes[body["head"]].edit)
 
 
-def _named(edit: Edit | None) -> str:
-    return edit.source if isinstance(edit, OpenPlan) else str(edit)
+def _named(edit: edits.Edit | None) -> str:
+    return edit.source if isinstance(edit, edits.OpenPlan) else str(edit)
 
 
 def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] = ()) -> RoomHistory:
@@ -176,27 +162,27 @@ def _verify_text(value: Any, name: str) -> str:
 _OF_THE_PLAN: dict[type, str] = {
     SetMesh: "the mesh",
     ReorderAxes: "the order of the mesh axes",
-    SetRemat: "rematerialisation",
-    SetPrecision: "precision",
-    SetOffload: "offloading",
-    SetHardware: "the hardware",
-    SetAxisAssignment: "the axis assignment",
-    SetPipeline: "the pipeline",
+    edits.SetRemat: "rematerialisation",
+    edits.SetPrecision: "precision",
+    edits.SetOffload: "offloading",
+    edits.SetHardware: "the hardware",
+    edits.SetAxisAssignment: "the axis assignment",
+    edits.SetPipeline: "the pipeline",
 }
 
 
-def statements_of(edit: Edit) -> frozenset[str]:
+def statements_of(edit: edits.Edit) -> frozenset[str]:
     """Return the statements that an edit changes, as texts; `everything` if it replaces the layout or the plan."""
     match edit:
-        case EditGroup():
+        case edits.EditGroup():
             return frozenset().union(*(statements_of(inner) for inner in edit.edits))
-        case ShardDim() | RenameDim():
+        case edits.ShardDim() | edits.RenameDim():
             return frozenset({f"dimension {edit.dim}"})
         case Prioritize():
             return frozenset({f"the priority of {edit.dim}"})
-        case Override():
+        case edits.Override():
             return frozenset({edit.pattern})
-        case Constrain():
+        case edits.Constrain():
             return frozenset({f"@{edit.pattern}"})
         case SetBarrier():
             return frozenset({f"the barrier at {edit.place}"})
@@ -207,7 +193,7 @@ def statements_of(edit: Edit) -> frozenset[str]:
     return frozenset({_OF_THE_PLAN.get(type(edit), "everything")})
 
 
-def common_statements(one: Edit, other: Edit) -> frozenset[str]:
+def common_statements(one: edits.Edit, other: edits.Edit) -> frozenset[str]:
     """Return the statements that both edits change; `everything` matches all of the other's."""
     first, second = statements_of(one), statements_of(other)
     if "everything" in first or "everything" in second:

@@ -10,19 +10,10 @@ from typing import Any
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
+from workbench.team.rooms import room_notices
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, gesture_of_request, gestures_to_follow, held_dimension, leader_for
 from workbench.team.rooms.room_connection import Hear, RoomConnection
-from workbench.team.rooms.room_notices import (
-    RoomGuest,
-    RoomScreen,
-    notify_conflict,
-    notify_pushed_plan,
-    problem_text,
-    show_failure,
-    show_notice,
-    verify_shown,
-)
 from workbench.team.rooms.room_records import (
     PushedPlan,
     RoomSource,
@@ -58,7 +49,7 @@ class OpenRoom:
         self.left_at: float | None = time.monotonic()
         self._store, self._planners, self._queue, self._actions, self._time_limit = store, planners, queue, actions, time_limit
         self._lock = threading.RLock()
-        self._guests: dict[int, RoomGuest] = {}
+        self._guests: dict[int, room_notices.RoomGuest] = {}
         self._editors: set[str] = set()  # IDs of users who may have edited during the current process; some have left
         self._last_word = ""
         self._connection: RoomConnection | None = None
@@ -77,16 +68,16 @@ class OpenRoom:
         self._hears = {"show": self._show, "view": self._see, **requests, **cards, "run": self._runs.handle, "cancel": self._runs.handle}
         self._begin("")
 
-    def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int | None:
+    def enter(self, principal: Principal, role: ProjectRole, screen: room_notices.RoomScreen) -> int | None:
         """Add a page and return its visitor number, or `None` if the empty room was ended at this moment."""
         with self._lock:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            guest = RoomGuest(self._number, principal, role, screen, *participation_of(self._store, principal, self.source))
+            guest = room_notices.RoomGuest(self._number, principal, role, screen, *participation_of(self._store, principal, self.source))
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
-                show_failure(screen, self._last_word)
+                room_notices.show_failure(screen, self._last_word)
                 return guest.number
             screen.hear = lambda message: self._hear(guest, message)
             self._note_editor(guest)
@@ -104,7 +95,7 @@ class OpenRoom:
             if not self._guests:
                 self.left_at = time.monotonic()
 
-    def guests(self) -> list[RoomGuest]:
+    def guests(self) -> list[room_notices.RoomGuest]:
         with self._lock:
             return list(self._guests.values())
 
@@ -116,7 +107,7 @@ class OpenRoom:
             if role is None:
                 guest.screen.hear = lambda _message: None
                 self.leave(number)
-                show_failure(guest.screen, _TAKEN_BACK)
+                room_notices.show_failure(guest.screen, _TAKEN_BACK)
                 return
             guest.role = role
             self._note_editor(guest)
@@ -133,9 +124,9 @@ class OpenRoom:
             self._connection.send(pushed.message())
             return True
 
-    def _tell_pushed(self, guest: RoomGuest) -> None:
+    def _tell_pushed(self, guest: room_notices.RoomGuest) -> None:
         if self._pushed[0] and guest.is_participant:
-            notify_pushed_plan(guest.screen, *self._pushed)
+            room_notices.notify_pushed_plan(guest.screen, *self._pushed)
 
     def read_again(self) -> None:
         with suppress(WorkbenchError):  # the room was closed
@@ -172,7 +163,7 @@ class OpenRoom:
             for guest in self._guests.values():
                 guest.screen.hear = lambda _message: None
                 if text:
-                    show_failure(guest.screen, text)
+                    room_notices.show_failure(guest.screen, text)
 
     def _keep(self, message: Mapping[str, Any]) -> None:
         entry = message["log"]
@@ -183,7 +174,7 @@ class OpenRoom:
         self.presence.say(entry["author"], message["says"], self._sent[0] if entry["kind"] == "push" else "")
         self._note_push(entry["kind"])
         for conflict in message["conflicts"]:
-            notify_conflict(self.guests(), entry["author"], message["says"], conflict)
+            room_notices.notify_conflict(self.guests(), entry["author"], message["says"], conflict)
 
     def _note_push(self, kind: str) -> None:
         self._pushed = self._sent if kind == "push" else ("", "")
@@ -193,10 +184,10 @@ class OpenRoom:
     def _show(self, message: Mapping[str, Any]) -> None:
         guest, target, parameters = self._guests.get(message["visitor"]), message["show"], message["parameters"]
         if guest is not None:
-            allowed = parameters if self.source.program is None else verify_shown(target, parameters)
+            allowed = parameters if self.source.program is None else room_notices.verify_shown(target, parameters)
             guest.screen.show("board" if target == "board" else "bridge", allowed)
 
-    def _for_guest(self, act: Callable[[StoredRoomActions, RoomSource, RoomGuest, Mapping[str, Any]], None]) -> Hear:
+    def _for_guest(self, act: Callable[[StoredRoomActions, RoomSource, room_notices.RoomGuest, Mapping[str, Any]], None]) -> Hear:
         def hear(message: Mapping[str, Any]) -> None:
             if (guest := self._guests.get(message["visitor"])) is not None:
                 act(self._actions, self.source, guest, message)
@@ -253,7 +244,7 @@ class OpenRoom:
             self._head, self._pushed = source.head, last_push(self._store, source)
             connection = RoomConnection(self._planners.connect(source.program), self._queue, self._keep, self._hears, self._ended)
         except Exception as error:  # noqa: BLE001 - visitors wait for an answer
-            self.close(problem_text(error))
+            self.close(room_notices.problem_text(error))
             return
         connection.send({"room": {**source.message(), "time_limit": self._time_limit}})
         try:
@@ -281,14 +272,14 @@ class OpenRoom:
                 connection.send(guest.entering())
                 self._tell_pushed(guest)
                 if died:
-                    show_notice(guest.screen, "The room was restarted", died)
+                    room_notices.show_notice(guest.screen, "The room was restarted", died)
 
-    def _note_editor(self, guest: RoomGuest) -> None:
+    def _note_editor(self, guest: room_notices.RoomGuest) -> None:
         """Remember an editor, because their edits may arrive after they leave or lose the role."""
         if guest.role >= ProjectRole.EDITOR:
             self._editors.add(guest.principal.user_id)
 
-    def _hear(self, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+    def _hear(self, guest: room_notices.RoomGuest, message: Mapping[str, Any]) -> None:
         heard = message.get("heard", {})
         if heard.get("kind") == "stop":
             self._stop_for(guest)
@@ -327,11 +318,11 @@ class OpenRoom:
             if self._connection:
                 self._connection.send(message)  # otherwise guests are announced when a process starts
 
-    def _stop_for(self, guest: RoomGuest) -> None:
+    def _stop_for(self, guest: room_notices.RoomGuest) -> None:
         try:
             require(guest.role, ProjectRole.EDITOR, "stop the current task of a room")
         except ForbiddenError as error:
-            show_notice(guest.screen, "It goes on", str(error))
+            room_notices.show_notice(guest.screen, "It goes on", str(error))
         else:
             self._stop(_STOPPED)
 
