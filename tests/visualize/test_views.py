@@ -23,7 +23,7 @@ from workbench.public_plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
 from workbench.visualize.argument_shapes import padding
 from workbench.visualize.device_grid import locate_devices
-from workbench.visualize.draw.treemap import Tile, squarify
+from workbench.visualize.memory_map import Tile, squarify
 
 sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda each: sorted(each, reverse=True))
 

@@ -27,7 +27,7 @@ from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Answers, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
-from workbench.widgets.find.find_panel import FindPanel
+from workbench.widgets.find.find_tab import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
 from workbench.widgets.gestures.gesture_codec import read_gesture, requested_hardware, zone_of
 from workbench.widgets.gestures.setup_gestures import DecideGesture, MendGesture, TryEditsGesture

@@ -13,7 +13,7 @@ from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.gesture_edits import changes_nothing, edit_of
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.board.tier_marks import Figure
-from workbench.widgets.find.find_panel import FindPanel
+from workbench.widgets.find.find_tab import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_codec import read_gesture
 from workbench.widgets.gestures.panel_gestures import FindGesture

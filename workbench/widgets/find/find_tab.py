@@ -1,5 +1,6 @@
-"""The *Find* tab: the form, the progress, plans as rows, the explanation of the chosen one, and two charts."""
+"""The *Find* tab: the form, the progress, plans as rows, the explanation of the chosen one, and two charts; and its panel of a board."""
 
+from collections.abc import Callable
 from typing import Any
 
 from workbench.core.text_tables import count_text
@@ -11,16 +12,21 @@ from workbench.search.requirements import AtMost, against_best_text, present_tex
 from workbench.search.search_figures import NOMINAL_SECONDS, figures_text
 from workbench.search.search_state import ending_text, nothing_found_text
 from workbench.search.tier_ranks import PlanRow, present_row
+from workbench.session.plan_history import Session
 from workbench.visualize import found_plans, search_progress
 from workbench.visualize.charts.front_chart import FoundPlan, FrontOverlays, front_chart
 from workbench.visualize.front_axes import Up
 from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.board_host import Part
 from workbench.widgets.find.find_form import PINS, count_options, form_fields
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_explained import chosen_blocks, comparison_blocks
 from workbench.widgets.find.found_rows import parts_text, present_candidate, present_figures, rank_rows, rows_block
-from workbench.widgets.gestures.panel_gestures import PinChoiceGesture, RelaxGesture, TakeFoundGesture
+from workbench.widgets.gestures import panel_gestures as gestures
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.run.runner_protocol import Runner
+from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.board_tabs import NO_SEARCH
 from workbench.widgets.tabs.table_blocks import Block, Opens, act, note_block, picture_block
 
@@ -81,7 +87,11 @@ def _present(progress: FindProgress, plan: Plan, rows: tuple[PlanRow, ...]) -> d
     pins = (
         []
         if row.candidate is None
-        else [act(f"Pin {'ZeRO' if name == 'zero' else name}", PinChoiceGesture(name), title=_PIN) for name in PINS if name != "offload"]
+        else [
+            act(f"Pin {'ZeRO' if name == 'zero' else name}", gestures.PinChoiceGesture(name), title=_PIN)
+            for name in PINS
+            if name != "offload"
+        ]
     )
     return {"present": " · ".join(filter(None, (f"present plan {text}", outside))), "pins": pins}
 
@@ -134,7 +144,7 @@ def _message(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any
         return {"message": progress.message, "tone": "bad", "ways_out": list(progress.ways_out), "acts": []}
     clash = progress.clash
     if clash is not None and clash.is_proved:
-        acts = [act(_relaxation_text(relaxation), RelaxGesture(str(place))) for place, relaxation in enumerate(clash.relaxations)]
+        acts = [act(_relaxation_text(relaxation), gestures.RelaxGesture(str(place))) for place, relaxation in enumerate(clash.relaxations)]
         ways = list(map(_relaxed_plan, clash.relaxations))
         return {"message": conflict_sentence(clash), "tone": "bad", "ways_out": ways, "acts": acts}
     if progress.phase in ("done", "stopped") and progress.state and progress.state.best is None:
@@ -193,7 +203,7 @@ def _front_pictures(progress: FindProgress, rows: tuple[PlanRow, ...]) -> list[B
         FoundPlan(str(place), str(plan), progress.known(plan, figures).figures, plan in front, parts_text(figures))
         for place, (plan, figures) in enumerate(progress.found)
     ]
-    signs, opens = _signs(progress, rows), Opens(TakeFoundGesture, "plan")
+    signs, opens = _signs(progress, rows), Opens(gestures.TakeFoundGesture, "plan")
     pictures: list[Block] = []
     for up in _sides(progress):
         picture, chart = found_plans(plans, up, signs), front_chart(plans, up, signs)
@@ -224,3 +234,45 @@ def _sides(progress: FindProgress) -> tuple[Up, ...]:
     if len({figures.devices for _, figures in progress.front}) < 2:
         return ("memory",)
     return ("memory", "dollars") if all(figures.dollars for _, figures in progress.front) else ("memory", "devices")
+
+
+class FindPanel:
+    """The search of one board. `show(part)` publishes a part of the board; `is_seen()` tells whether the tab is open."""
+
+    def __init__(
+        self, session: Session, runner: Runner | None, defer: Defer, show: Callable[[Part], None], is_seen: Callable[[], bool]
+    ) -> None:
+        self._session, self._show, self._is_seen = session, show, is_seen
+        self.finder = Finder(runner, defer, self._show_news)
+        self._shown_badge = ""
+
+    def handlers(self) -> Handlers:
+        session, finder = self._session, self.finder
+        return dict(
+            [
+                on(gestures.FindGesture, lambda gesture: finder.find(gesture, session.plan)),
+                on(gestures.StopFindingGesture, lambda _: finder.stop()),
+                on(gestures.ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
+                on(gestures.TakeFoundGesture, self._take),
+                on(gestures.ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
+                on(gestures.VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
+                on(gestures.StopVerifyingGesture, lambda _: finder.stop_verifying()),
+                on(gestures.PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
+                on(gestures.RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
+            ]
+        )
+
+    def blocks(self, report: Report, background: BackgroundQueries | None) -> list[Block]:
+        return find_blocks(self.finder, report, background)
+
+    def _take(self, gesture: gestures.TakeFoundGesture) -> None:
+        edit = self.finder.take(gesture.plan, self._session.plan)
+        if edit is not None:
+            self._session.apply(edit)
+
+    def _show_news(self) -> None:
+        if self._is_seen():
+            self._show("table")
+        if self.finder.badge != self._shown_badge:
+            self._shown_badge = self.finder.badge
+            self._show("board")
