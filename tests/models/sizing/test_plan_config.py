@@ -201,6 +201,8 @@ def test_what_the_zoo_s_program_does_otherwise_is_said_with_its_parameters(name)
         ParallelLayout(8, 1, 1, 1, "zero_1", "full", micro_batches=4),
         ParallelLayout(2, 1, 2, 2, "zero_1", micro_batches=16),
         ParallelLayout(1, 1, 4, 2, "", "full", micro_batches=32),
+        ParallelLayout(2, 1, 1, 1, "zero_3", micro_batches=4, context=4),
+        ParallelLayout(1, 1, 2, 1, "", "full", micro_batches=8, context=4),
     ],
     ids=str,
 )
@@ -208,12 +210,32 @@ def test_an_outline_is_near_what_the_planner_says(choice):
     """A closed form that is far off would leave out layouts that fit. It has a factor of 1.35 either way."""
     sizes = {**SMALL, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}
     architecture, hardware = read_architecture(sizes | {"vocab_size": 32000}), parse_hardware("8 H100")
-    question = read_question("llama3-8b", hardware, batch=32, seq=4096)
+    question = read_question("llama3-8b", hardware, batch=32 if choice.context == 1 else 8, seq=4096 if choice.context == 1 else 1 << 15)
     question = type(question)("model", architecture, hardware, question.workload, 0)
     outline = next(found for found in Outliner(architecture, question.workload, hardware).outlines() if found.choice == choice)
     planned = LayoutPlanner(question).evaluate(choice, hardware)
     assert outline.memory == pytest.approx(planned.memory, rel=0.35)
     assert 1 / 2 < outline.seconds / planned.seconds < 2
+
+
+def test_long_sequences_of_decoders_may_be_sharded_over_devices(small):
+    """Parts of at least 8k tokens; without them, a 405B model at 128k tokens had no layout on any number of devices."""
+
+    def sizes(model, seq, **options):
+        question = read_question(model, "64 H100", batch=64, seq=seq, **options)
+        return {outline.choice.context for outline in Outliner(question.architecture, question.workload, question.hardware).outlines()}
+
+    assert (sizes(small, "8k"), sizes(small, "64k")) == ({1}, {1, 2, 4, 8})
+    assert sizes("t5-base", "16k") | sizes(small, "64k", inference=True) == {1}
+    choice = ParallelLayout(2, 1, 2, 1, "zero_3", micro_batches=4, context=2)
+    layout = evaluate(small, "8 H100", choice, batch=8, seq="16k")
+    assert choice.mesh == "data:2 stage:1 context:2 model:2"
+    (tokens,) = [tensor for tensor in layout.plan.program.arguments if tensor.path == "batch/tokens"]
+    assert str(layout.plan.layout.sharding(tokens)) == "[data, context]"
+    assert "--context-parallel-size 2 --cp-comm-type all_gather" in options(choice, "megatron").text
+    assert "context_parallel_degree = 2" in options(choice, "torchtitan").text
+    assert options(choice, "nanotron").unsupported[0] == "its options shard no sequence over 2 devices"
+    assert "shard no sequence" in " ".join(options(choice, "deepspeed").unsupported)
 
 
 def test_a_batch_is_of_sequences_or_of_tokens():
@@ -418,7 +440,7 @@ def test_megatron_has_a_flag_for_every_decision():
 
 
 def test_maxtext_s_axes_multiply_to_the_devices():
-    for choice in (PIPELINED, SHARDED, EXPERTS):
+    for choice in (PIPELINED, SHARDED, EXPERTS, replace(PIPELINED, context=2)):
         sizes = [int(word.split("=")[1]) for word in options(choice, "maxtext").text.split() if "_parallelism=" in word]
         product = 1
         for size in sizes:

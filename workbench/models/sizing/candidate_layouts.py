@@ -7,7 +7,7 @@ the state that the zoo's programs hold.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from workbench.hardware.hardware import Hardware
@@ -19,6 +19,7 @@ ZERO_1, ZERO_3 = "zero_1", "zero_3"
 PARAMETER, GRADIENT, HALF = 4, 4, 2  # bytes a parameter: float32 weights, gradients; bfloat16 values
 MOST_EXPERT_DEVICES = 64
 MOST_STAGES = 32
+LEAST_CONTEXT = 1 << 13  # tokens of a sequence on a device under context parallelism; shorter ones need none
 MOST_TENSOR = 16
 MOST_MICRO_TOKENS = 1 << 15  # per replica; larger micro-batches are no faster
 KEPT_SCORES = 3  # copies of the attention scores that a layer without a fused kernel keeps
@@ -42,10 +43,11 @@ class ParallelLayout:
     recompute: str = RECOMPUTE[0]
     micro_batch: int = 1
     micro_batches: int = 1
+    context: int = 1
 
     @property
     def devices(self) -> int:
-        return self.replicas * self.model * self.stages
+        return self.replicas * self.context * self.model * self.stages
 
     @property
     def replicas(self) -> int:
@@ -59,11 +61,11 @@ class ParallelLayout:
     @property
     def mesh(self) -> str:
         """The mesh in plan notation; without sharded experts, the expert axis is omitted."""
-        sizes = {"data": self.data, "stage": self.stages, "expert": self.expert, "model": self.model}
+        sizes = {"data": self.data, "stage": self.stages, "expert": self.expert, "context": self.context, "model": self.model}
         return " ".join(f"{name}:{size}" for name, size in sizes.items() if size > 1 or name == "stage" or self.devices == size == 1)
 
     def __str__(self) -> str:
-        sizes = {"data": self.data, "expert": self.expert, "tensor": self.model, "pipeline": self.stages}
+        sizes = {"data": self.data, "expert": self.expert, "context": self.context, "tensor": self.model, "pipeline": self.stages}
         parts = [f"{name} {size}" for name, size in sizes.items() if size > 1] or ["one device"]
         parts += [f"ZeRO {self.zero[-1]}"] if self.zero else []
         parts += ["full recomputation"] if self.recomputes else []
@@ -113,8 +115,10 @@ class Outliner:
         for model in self._model_sizes():
             for expert in self._expert_sizes(devices // model):
                 for stages in powers_of_two(1 if self.workload.is_inference else min(MOST_STAGES, self.architecture.layers // 2)):
-                    if devices % (model * expert * stages) == 0:
-                        yield from self._with_batches(ParallelLayout(devices // (model * expert * stages), expert, model, stages))
+                    for context in self._context_sizes(expert):
+                        if devices % (model * expert * stages * context) == 0:
+                            data = devices // (model * expert * stages * context)
+                            yield from self._with_batches(ParallelLayout(data, expert, model, stages, context=context))
 
     def _model_sizes(self) -> Iterator[int]:
         architecture, copies_heads = self.architecture, self.workload.copies_kv_heads(self.architecture)
@@ -146,20 +150,24 @@ class Outliner:
             if not self.architecture.experts or self.architecture.experts % size == 0:
                 yield size
 
+    def _context_sizes(self, expert: int) -> Iterator[int]:
+        has_none = self.workload.is_inference or self.architecture.kind != "decoder" or expert > 1
+        yield from powers_of_two(1 if has_none else max(1, self.workload.seq // LEAST_CONTEXT))
+
     def _with_batches(self, choice: ParallelLayout) -> Iterator[ParallelLayout]:
         batch, seq = self.workload.batch, self.workload.seq
         if batch % choice.replicas:
             return
         per_replica = batch // choice.replicas
         if self.workload.is_inference:
-            yield ParallelLayout(choice.data, choice.expert, choice.model, 1, micro_batch=per_replica)
+            yield replace(choice, micro_batch=per_replica)
             return
-        for micro_batch in powers_of_two(max(1, min(per_replica, MOST_MICRO_TOKENS // seq))):
+        for micro_batch in powers_of_two(max(1, min(per_replica, MOST_MICRO_TOKENS * choice.context // seq))):
             count = per_replica // micro_batch
             if per_replica % micro_batch == 0 and (choice.stages == 1 or count >= choice.stages):
                 for zero in self._zeros(choice):
                     for recompute in RECOMPUTE:
-                        yield ParallelLayout(choice.data, choice.expert, choice.model, choice.stages, zero, recompute, micro_batch, count)
+                        yield replace(choice, zero=zero, recompute=recompute, micro_batch=micro_batch, micro_batches=count)
 
     def _zeros(self, choice: ParallelLayout) -> tuple[str, ...]:
         if choice.data == 1:
@@ -196,17 +204,17 @@ class Outliner:
     def _held(self, choice: ParallelLayout) -> float:
         split = choice.model * choice.stages
         if self.workload.lora:
-            frozen, replicas = self.workload.weight_bytes * self._parameters, choice.data if choice.zero == ZERO_3 else 1
+            frozen, replicas = self.workload.weight_bytes * self._parameters, choice.data * choice.context if choice.zero == ZERO_3 else 1
             return (frozen + (2 * HALF + self._state) * self._trained) / split / replicas
         dense, expert = (self._parameters - self._expert_weights) / split, self._expert_weights / split / choice.expert
-        sharded = choice.data if choice.zero else 1  # ZeRO shards dense weights only along `data`
+        sharded = choice.data * choice.context if choice.zero else 1  # ZeRO shards dense weights not along `expert`
         if choice.zero == ZERO_3:
             return (PARAMETER + GRADIENT + self._state) * (dense + expert) / sharded
         return (PARAMETER + GRADIENT + self._state / sharded) * (dense + expert)
 
     def _activations(self, choice: ParallelLayout) -> float:
         architecture = self.architecture
-        tokens = choice.micro_batch * self._longest
+        tokens = choice.micro_batch * self._longest / choice.context
         layers = (architecture.layers + architecture.encoder_layers) / choice.stages
         scores = (
             KEPT_SCORES * architecture.heads * self._longest if architecture.encoder_layers else 0
@@ -215,7 +223,7 @@ class Outliner:
         inputs = HALF * tokens * architecture.d_model / choice.model
         in_flight = min(choice.stages, choice.micro_batches)
         layer = kept * layers if not choice.recomputes else inputs * layers + kept
-        logits = 6 * choice.micro_batch * self.workload.seq * architecture.vocab / choice.model if choice.stages == 1 else 0
+        logits = 6 * tokens * architecture.vocab / choice.model if choice.stages == 1 else 0
         one_hot = HALF * tokens * architecture.vocab if architecture.encoder_layers else 0  # of its token lookup
         return layer * in_flight + logits + one_hot
 
@@ -250,10 +258,13 @@ class Outliner:
         tokens = self.workload.batch * self.workload.seq
         again = 4 / 3 if choice.recomputes else 1.03
         work = again * self._step_flops / choice.devices / (REACHED * chip.peak(self.workload.compute))
+        if not self.hardware.runtime.balances_causal:  # under the causal mask, the last part attends to everything
+            work *= 1 + self._attention_share * (1 - 1 / choice.context)
         work += choice.micro_batches * (self._tensor_seconds(choice) + WEIGHT_TRAFFIC * self._weights(choice) / chip.memory_bandwidth)
         work += again * SCORE_TRAFFIC * self._scores / choice.devices / chip.memory_bandwidth
         bubble = (choice.stages - 1) / choice.micro_batches
         sent = self._gather_seconds(choice)
+        work += choice.micro_batches * self._context_seconds(choice)
         all_to_all = (
             6
             * HALF
@@ -274,10 +285,24 @@ class Outliner:
             return inner.link.bandwidth * (0.8 if self._has_nodes else 2.0)
         return self.hardware.axes[0].link.bandwidth_of_device(inner.size) * 0.8
 
+    @cached_property
+    def _attention_share(self) -> float:
+        """Share of attention in the model FLOPs of a step."""
+        architecture, seq = self.architecture, self.workload.seq
+        scores = architecture.layers * architecture.heads * (architecture.d_head + architecture.d_rotary) * seq
+        return scores / (scores + architecture.active)
+
+    def _context_seconds(self, choice: ParallelLayout) -> float:
+        """Seconds of the gathers of keys and values, twice, and of the reduce-scatters of their gradients."""
+        architecture, parts = self.architecture, choice.context
+        values = 2 * architecture.kv_heads * architecture.d_head * choice.micro_batch * self.workload.seq / choice.model
+        sent = 3 * HALF * values * architecture.layers / choice.stages * (parts - 1) / parts
+        return sent / self._bandwidth(parts * choice.model)
+
     def _tensor_seconds(self, choice: ParallelLayout) -> float:
         if choice.model == 1:
             return 0.0
-        architecture, tokens = self.architecture, choice.micro_batch * self.workload.seq
+        architecture, tokens = self.architecture, choice.micro_batch * self.workload.seq / choice.context
         values = 4 + (
             12 * architecture.top_k if architecture.experts else 4
         )  # the outputs of all experts are summed, including empty slots
@@ -295,8 +320,12 @@ class Outliner:
     def _update_seconds(self, choice: ParallelLayout) -> float:
         """Seconds of the update, and of gradient sums over the replicas if they run once per step."""
         weights = self._weights(choice) * self._trained / self._parameters
-        sums = 0.0 if choice.replicas == 1 or choice.zero == ZERO_3 else 2 * GRADIENT * weights / self._bandwidth(choice.devices)
-        sharded = choice.data if choice.zero else 1
+        sums = (
+            0.0
+            if choice.replicas * choice.context == 1 or choice.zero == ZERO_3
+            else 2 * GRADIENT * weights / self._bandwidth(choice.devices)
+        )
+        sharded = choice.data * choice.context if choice.zero else 1
         return sums + 2 * (PARAMETER + GRADIENT + self._state) * weights / sharded / self.hardware.chip.memory_bandwidth
 
     def _decode(self, choice: ParallelLayout) -> Outline:

@@ -44,7 +44,8 @@ def _note(condition: bool, text: str) -> tuple[str, ...]:
 
 def _maxtext(choice: ParallelLayout, workload: Workload, hardware: Hardware) -> LauncherOptions:
     sharded = choice.zero == ZERO_3
-    sizes = {"tensor": choice.model, "expert": choice.expert, "fsdp" if sharded else "data": choice.data, "pipeline": choice.stages}
+    sizes = {"tensor": choice.model, "context": choice.context, "expert": choice.expert}
+    sizes |= {"fsdp" if sharded else "data": choice.data, "pipeline": choice.stages}
     room = hardware.axes[-1].size if hardware.axes[-1].name == "device" else choice.devices
     options: dict[str, object] = {}
     for axis, size in sizes.items():  # the busiest axes go inside a node or slice, the rest between them
@@ -52,9 +53,11 @@ def _maxtext(choice: ParallelLayout, workload: Workload, hardware: Hardware) -> 
         room //= inner
         options |= {f"ici_{axis}_parallelism": inner} if inner > 1 else {}
         options |= {f"dcn_{axis}_parallelism": size // inner} if size > inner else {}
-    options |= {"per_device_batch_size": choice.micro_batch / choice.model / choice.stages, "max_target_length": workload.seq}
+    shared = choice.context * choice.model * choice.stages  # devices that share a replica's sequences
+    options |= {"context_parallel_strategy": "all_gather"} if choice.context > 1 else {}
+    options |= {"per_device_batch_size": choice.micro_batch / shared, "max_target_length": workload.seq}
     if choice.stages > 1:
-        options["per_device_batch_size"] = choice.micro_batch * choice.micro_batches / choice.model / choice.stages
+        options["per_device_batch_size"] = choice.micro_batch * choice.micro_batches / shared
         options["num_pipeline_microbatches"] = choice.micro_batches
     else:
         options["gradient_accumulation_steps"] = choice.micro_batches
@@ -71,6 +74,7 @@ def _plain(value: object) -> str:
 def _megatron(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
     flags = [f"--tensor-model-parallel-size {choice.model}", f"--pipeline-model-parallel-size {choice.stages}"]
     flags += ["--sequence-parallel"] if choice.model > 1 else []
+    flags += [f"--context-parallel-size {choice.context}", "--cp-comm-type all_gather"] if choice.context > 1 else []
     flags += [f"--expert-model-parallel-size {choice.expert}"] if choice.expert > 1 else []
     flags += [f"--micro-batch-size {choice.micro_batch}", f"--global-batch-size {workload.batch}", f"--seq-length {workload.seq}", "--bf16"]
     if choice.zero == ZERO_3:
@@ -90,6 +94,7 @@ def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> Laun
         "pipeline_parallel_degree": choice.stages,
     }
     parallelism |= {"expert_parallel_degree": choice.expert} if choice.expert > 1 else {}
+    parallelism |= {"context_parallel_degree": choice.context} if choice.context > 1 else {}
     training = {"seq_len": workload.seq, "global_batch_size": workload.batch, "local_batch_size": choice.micro_batch}
     lines = ["[training]", *_toml(training), "[parallelism]", *_toml(parallelism)]
     if choice.stages > 1:
@@ -113,7 +118,8 @@ def _nanotron(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launch
     lines += [f"  recompute_layer: {str(choice.recomputes).lower()}", "optimizer:", f"  zero_stage: {1 if choice.zero else 0}"]
     lines += ["tokens:", f"  sequence_length: {workload.seq}", f"  micro_batch_size: {choice.micro_batch}"]
     lines += [f"  batch_accumulation_per_replica: {choice.micro_batches}"]
-    notes = _note(choice.zero == ZERO_3, "it has no ZeRO 3: each replica holds all weights and gradients, which may not fit")
+    notes = _note(choice.context > 1, f"its options shard no sequence over {choice.context} devices")
+    notes += _note(choice.zero == ZERO_3, "it has no ZeRO 3: each replica holds all weights and gradients, which may not fit")
     return LauncherOptions("nanotron", "\n".join(lines), notes)
 
 
@@ -130,6 +136,7 @@ def _deepspeed(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launc
     notes = _note(choice.stages > 1, f"set {choice.stages} stages in the model: `PipelineModule(layers, num_stages={choice.stages})`")
     notes += _note(choice.expert > 1, f"set experts in the model: `deepspeed.moe.layer.MoE(..., ep_size={choice.expert})`")
     notes += _note(choice.recomputes, "set recomputation in the model: `deepspeed.checkpointing` or `gradient_checkpointing_enable()`")
+    notes += _note(choice.context > 1, f"these options shard no sequence over {choice.context} devices; see Ulysses, `sp_size`")
     notes += _note(stage == 3 and choice.model > 1, "AutoTP works only with ZeRO 0 to 2")
     return LauncherOptions("DeepSpeed", json.dumps(values), notes)
 

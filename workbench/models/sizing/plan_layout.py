@@ -77,6 +77,7 @@ def apply_recipes(plan: Plan, names: Iterable[str]) -> Plan:
 def _recipes_of(choice: ParallelLayout, decodes: bool) -> list[str]:
     recipes = ["data_parallel"] if choice.data > 1 else []
     recipes += ["expert_parallel"] if choice.expert > 1 else []
+    recipes += ["context_parallel"] if choice.context > 1 else []
     recipes += ["megatron"] if choice.model > 1 else []
     return recipes if decodes or not choice.zero else [*recipes, choice.zero]
 
