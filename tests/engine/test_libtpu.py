@@ -359,7 +359,7 @@ def test_a_report_and_a_board_say_whose_figures_these_are():
     assert f"as {libtpu} schedules it for TPU v5e 2x4" in " ".join(str(report).split())
     assert [tier_of(key, report) for key in ("memory", "sent", "predicted", "flops")] == ["compiled", "compiled", "partitioned", "planned"]
     text = settling_record(None, report)["text"]
-    assert text == f"by {libtpu}: what is sent, memory; the times of its kernels are worked out"
+    assert text == f"by {libtpu}: communication and memory; kernel times estimated"
 
 
 def test_part_of_a_mesh_axis_is_said_to_be_part_of_it():

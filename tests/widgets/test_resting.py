@@ -1,11 +1,14 @@
 """A plan that stands is compiled unasked while the machine is idle, and memory and kernel times settle to what the compiler found."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, compiled
 from tests.widgets.test_board import Screen
 from workbench.plan.edits import SetHardware, ShardDim
+from workbench.reports.compiled import Scheduled
 from workbench.reports.run_events import Cancelled, CompileDone, Failed
 from workbench.widgets.run.background_compile import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
 
@@ -135,7 +138,7 @@ def test_a_busy_machine_is_left_alone_until_it_is_idle(screen):
 
 def test_nothing_is_queued_beside_a_plan_that_another_board_has_compiled(screen, monkeypatch):
     """Also where the compiler confirms every figure, so that no table changes."""
-    monkeypatch.setattr("workbench.widgets.board.board.changes_figures", lambda before, now: False)
+    monkeypatch.setattr("workbench.widgets.board.board.changes_figures", lambda *_: False)
     screen.spent = WORKED
     screen.rest()
     assert screen.shown["live"]["at_rest"]["note"] == "Queued: CPU busy"
@@ -144,6 +147,17 @@ def test_nothing_is_queued_beside_a_plan_that_another_board_has_compiled(screen,
     screen.turn()
     assert session.report.is_compiled
     assert screen.shown["live"]["at_rest"]["note"] == ""
+
+
+def test_beside_a_program_that_libtpu_has_scheduled_only_kernel_times_are_queued(screen, monkeypatch):
+    screen.spent = WORKED
+    screen.rest()
+    report = screen.board.session.report
+    memory = compiled(report.plan).memory
+    report = replace(report, compiled=Scheduled(str(HARDWARE), "libtpu 1", memory, kernels=1, kernel_seconds=0.002))
+    monkeypatch.setattr(type(screen.board.session), "report", report)
+    assert not report.is_compiled
+    assert screen.board._resting.state()["note"] == "Kernel times queued: CPU busy"
 
 
 def test_it_can_be_switched_off_and_on(screen):

@@ -57,13 +57,14 @@ def _text(settling_state: SettlingState | None, report: Report) -> str:
     if report.plan.pipeline is not None:
         return "by Shardy, in this process, for each block of each pipeline stage"
     if report.compiled is not None:
-        times = " and the times of kernels" if report.has_compiled_times else ""
+        times = "and kernel times" if report.has_compiled_times else ""
         if report.is_scheduled:
-            return f"by {report.compiled.compiler}: what is sent, memory{times or '; the times of its kernels are worked out'}"
+            known = f"communication, memory {times}" if times else "communication and memory; kernel times estimated"
+            return f"by {report.compiled.compiler}: {known}"
         sent = f"; communication by {report.partitioned.compiler}" if report.partitioned else ""
-        return f"by {report.compiled.compiler}: memory{times}{sent}"
+        return f"by {report.compiled.compiler}: {f'memory {times}'.rstrip()}{sent}"
     if report.partitioned is not None:
-        return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
+        return f"by {report.partitioned.compiler}: communication; memory and time estimated from it"
     if settling_state is None:
         return "by Shardy, in this process"
     return "asking XLA…" if settling_state.is_settling else settling_state.reason

@@ -51,8 +51,10 @@ class RestingCompiler:
         self._hear_move(session.plan, session.report)
 
     def state(self) -> dict[str, Any]:
-        busy = self._is_busy and self.is_on and not self._session.report.is_compiled and not self._jobs.compiling.running
-        return {"on": self.is_on, "note": "Queued: CPU busy" if busy else ""}
+        report = self._session.report
+        busy = self._is_busy and self.is_on and not report.is_compiled and not self._jobs.compiling.running
+        queued = "Kernel times queued" if report.compiled is not None else "Queued"  # beside what libtpu has compiled already
+        return {"on": self.is_on, "note": f"{queued}: CPU busy" if busy else ""}
 
     def turn(self, *, is_on: bool) -> None:
         """Switch automatic compilation on or off; switching off cancels a running one."""
