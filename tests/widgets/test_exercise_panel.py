@@ -99,6 +99,15 @@ def test_numbers_and_choices_are_answered_in_words(screen):
     assert screen.answer("2 MiB")["why"].startswith("C has 512 x 2,048 x 2 bytes")
 
 
+def test_a_wrong_answer_after_a_right_one_leaves_the_question_answered(screen):
+    right = screen.answer("2")
+    assert (right["text"], right["score"]) == ("Right.", ""), "of one point the text says as much"
+    wrong = screen.answer("1")
+    assert wrong["text"] == "Your earlier answer was right; this one is not:"
+    assert not wrong["right"]
+    assert screen.exercise["questions"][0]["done"]
+
+
 def test_a_question_about_another_program_brings_its_plan_and_undo_takes_it_back():
     other = Plan(build("two_layer"), "all:8", "batch:all")
     screen = Screen(ONE, other)

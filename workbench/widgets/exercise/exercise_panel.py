@@ -157,18 +157,19 @@ class ExercisePanel:
         if verdict is None:
             return None
         is_stale = isinstance(attempts.of, Plan) and attempts.of != self._session.plan
-        return verdict_state(verdict, attempts.count, is_stale=is_stale)
+        return verdict_state(verdict, attempts.count, is_stale=is_stale, was_right=attempts.is_done)
 
 
-def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> dict[str, Any]:
-    """Return a verdict as JSON; `is_stale` if the plan has changed since."""
+def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False, was_right: bool = False) -> dict[str, Any]:
+    """Return a verdict as JSON; `is_stale` if the plan has changed since, `was_right` if this or an earlier answer was."""
+    wrong = "Your earlier answer was right; this one is not:" if was_right else "Not yet:"
     return {
         "right": bool(verdict),
-        "text": ("Right." if verdict else "Not yet:") + (" (of an earlier plan)" if is_stale else ""),
+        "text": ("Right." if verdict else wrong) + (" (of an earlier plan)" if is_stale else ""),
         "reasons": list(verdict.reasons),
         "hints": list(verdict.hints),
         "why": verdict.why if verdict else "",
-        "score": f"{verdict.score:g} of {verdict.most:g}",
+        "score": f"{verdict.score:g} of {verdict.most:g}" if verdict.most != 1 else "",  # else the text says as much
         "attempt": attempt,
     }
 

@@ -127,7 +127,7 @@ function drawVerdict(verdict) {
     "div",
     { class: verdict.right ? "verdict right" : "verdict", role: "status", data: { right: verdict.right } },
     h("b", {}, verdict.text),
-    h("span", { class: "muted" }, ` ${verdict.score}, try ${verdict.attempt}`),
+    h("span", { class: "muted" }, ` ${verdict.score && `${verdict.score}, `}try ${verdict.attempt}`),
     verdict.why ? h("p", { class: "why" }, ...withCode(verdict.why)) : null,
     verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null,
     ...verdict.hints.map((hint) => h("p", { class: "hint" }, "Hint: ", ...withCode(hint))),

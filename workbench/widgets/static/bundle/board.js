@@ -7218,7 +7218,7 @@ function drawVerdict(verdict) {
     }
   }, h("b", {}, verdict.text), h("span", {
     class: "muted"
-  }, ` ${verdict.score}, try ${verdict.attempt}`), verdict.why ? h("p", {
+  }, ` ${verdict.score && `${verdict.score}, `}try ${verdict.attempt}`), verdict.why ? h("p", {
     class: "why"
   }, ...withCode(verdict.why)) : null, verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null, ...verdict.hints.map((hint) => h("p", {
     class: "hint"
