@@ -1,6 +1,6 @@
 """Dimension names as the user writes them: path patterns to einops-like strings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.core.path_patterns import match_patterns
@@ -54,7 +54,9 @@ def _rank(text: str) -> int | None:
     return None if "..." in words else len(words)
 
 
-def _described_shape(pattern: str, path: str, shapes: Mapping[str, tuple[int, ...]], of_path: Mapping[str, list[str]]) -> tuple[int, ...]:
+def _described_shape(
+    pattern: str, path: str, shapes: Mapping[str, tuple[int, ...]], of_path: Mapping[str, Sequence[str]]
+) -> tuple[int, ...]:
     """The shape a pattern describes: the parameter's for optimizer state, which may have another (`v_row/w1`)."""
     words = path.split("/")
     tails = ("/".join(words[at:]) for at in range(1, len(words)))
