@@ -385,6 +385,7 @@ def test_where_processes_cannot_fork_each_board_is_an_interpreter_of_its_own(fol
         assert "hidden:model" in page.board["board"]["layout"]
         command = Path(f"/proc/{pid_of(board)}/cmdline").read_bytes().split(b"\0")
         assert b"workbench.app.processes.board_process:serve_board" in command
-        pid = pid_of(board)
+        pid, starter = pid_of(board), boards._forking.pid
         board.close()
         assert gone(pid)
+    assert gone(starter), "what starts boards ends with their server"

@@ -70,7 +70,7 @@ def finish(page: Page) -> None:
     phase(page, "done", "stopped").wait_for()
 
 
-def test_one_press_streams_rows_a_row_previews_and_a_click_gives_the_board_its_plan_which_undo_takes_back(quick):
+def test_one_press_finds_rows_a_row_previews_and_a_click_gives_the_board_its_plan_which_undo_takes_back(quick):
     expect(present(quick)).to_have_count(1)
     quick.locator(".sentence").get_by_role("button", name="Find", exact=True).click()
     expect(quick.locator(".search-form .present-plan")).to_contain_text("best found", timeout=180_000)  # in one tier
