@@ -21,7 +21,7 @@ from hypothesis import settings
 from tests.install_browsers import system_chromium
 from tests.support.changed_packages import list_changed, packages_of
 from tests.support.choosing import draw_shares, leave_to_the_nights
-from tests.support.compiling import CompiledFolder, compile_cheaply
+from tests.support.compiling import CompiledFolder, compile_cheaply, free_memory
 from tests.support.run_times import RunTimes
 from tests.support.traced_models import trace_each_once
 from tests.support.warm_worker import WarmGroup
@@ -175,6 +175,7 @@ def forgotten_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
     for value in vars(request.module).values():
         if getattr(value, "__module__", "") == request.module.__name__ and hasattr(value, "cache_clear"):
             value.cache_clear()
+    free_memory()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ by the whole program, with its names and source lines. `XLA_FLAGS` and the level
 round alike. Children that are forks of the warm process share the cache.
 """
 
+import ctypes
 import os
 import pickle
 import shutil
@@ -27,6 +28,9 @@ CHEAP = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_spli
 """The older code generator of XLA:CPU takes a third of the time: GPT, mixture and U-Net steps on eight devices 7.1 s instead of 19.9 s.
 Code in one part takes an eighth less CPU time than in 32, which other cores could generate: five steps of the zoo 4.5 s instead of 5.1 s.
 """
+MOST_RESIDENT = 3 << 29
+"""Bytes of a process of a run above which it forgets what JAX has traced and compiled: programs of one file of tests are up to 1.3 GiB, and
+the next file has others."""
 FOLDER = "TESTS_COMPILED_FOLDER"
 """The environment variable with the folder of the shared cache."""
 
@@ -92,3 +96,10 @@ def _put_whole(cache: LRUCache, key: str, value: bytes) -> None:
     beside = cache.path / f"{os.getpid()}-{threading.get_ident()}"
     beside.write_bytes(value)
     beside.replace(path)
+
+
+def free_memory() -> None:
+    """Forget compiled programs, which the shared cache still has, once this process is large; only on Linux, where it is told its size."""
+    if sys.platform == "linux" and int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > MOST_RESIDENT:
+        jax.clear_caches()
+        ctypes.CDLL(None).malloc_trim(0)

@@ -3,13 +3,7 @@
 `build` returns a new `Program` each time, so that nothing derived from one (reports, stages, compiled steps) is shared, as for users.
 """
 
-import ctypes
-import gc
-import sys
-from collections.abc import Callable
 from functools import lru_cache, wraps
-
-import jax
 
 from workbench.core.program import Program
 from workbench.models.registry import ALL_MODELS
@@ -17,9 +11,6 @@ from workbench.tracing import retraced_variants
 
 MOST_PROGRAMS = 8
 """Kept for each model, the least recently used dropped first."""
-
-
-_FORGET: list[Callable[[], None]] = []
 
 
 def trace_each_once() -> None:
@@ -31,7 +22,6 @@ def trace_each_once() -> None:
 
 def _remembered(build):
     known = lru_cache(maxsize=MOST_PROGRAMS, typed=True)(build)
-    _FORGET.append(known.cache_clear)
 
     @wraps(build)
     def build_once(**arguments) -> Program:
@@ -41,13 +31,3 @@ def _remembered(build):
             return build(**arguments)
 
     return build_once
-
-
-def free_memory() -> None:
-    """Forget these models and what JAX has traced, and return the memory to the operating system, where the rest of a run needs neither."""
-    for forget in _FORGET:
-        forget()
-    jax.clear_caches()
-    gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
