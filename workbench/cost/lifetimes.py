@@ -17,7 +17,6 @@ from workbench.propagation.structure.stored_values import VIEWING, find_stacked,
 
 _SCATTER, _BROADCAST = "stablehlo.scatter", "stablehlo.broadcast_in_dim"
 _OVERWRITING = ELEMENTWISE | {_SCATTER}
-_MANUAL = "sdy.manual_computation"
 _NARROW = 4  # columns; narrower matrices are read in storage order
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
 Integers = NDArray[np.int64]
@@ -86,7 +85,7 @@ def lifetimes_of(
     carried = {value_id for result, _ in program.carried for value_id in (returned[result], _resolve_view(structure, returned[result]))}
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
-    in_place = _loop_buffers_in_place(structure, last_use) | _made_in_regions(structure)
+    in_place = _loop_buffers_in_place(structure, last_use) | _made_in_branches(structure)
     overwritten = _find_overwritten(structure, last_use, outputs | carried | in_place) if fuses else frozenset()
     merged = _find_merged_scatters(structure)
     regions = []
@@ -272,22 +271,16 @@ def _elementwise_sources(structure: Structure, op: Op) -> Iterator[int]:
         seen.add(number)
         if _is_stored(value) and value.dtype == result.dtype:
             yield number
-        elif not value.stored and (structure.ops[value.maker].kind in ELEMENTWISE or _is_mapped(structure, structure.ops[value.maker])):
+        elif not value.stored and structure.ops[value.maker].kind in ELEMENTWISE:
             pending += structure.ops[value.maker].operands
 
 
-def _is_mapped(structure: Structure, op: Op) -> bool:
-    """Return whether an operation only marks a result of a `shard_map`."""
-    maker = structure.values[op.operands[0]].maker if op.kind == "sdy.data_flow_edge" else -1
-    return maker >= 0 and structure.ops[maker].kind == _MANUAL
-
-
-def _made_in_regions(structure: Structure) -> set[int]:
-    """Return values that branches and `shard_map` return, through views; they are made in the result buffers of the whole operation."""
+def _made_in_branches(structure: Structure) -> set[int]:
+    """Return values that branches return, through views; they are made in the condition's result buffers."""
     values: set[int] = set()
-    ends = {op.region: op for op in structure.ops if op.kind in ("stablehlo.return", "sdy.return")}
+    ends = {op.region: op for op in structure.ops if op.kind == "stablehlo.return"}
     for number, region in enumerate(structure.regions):
-        if region.parent < 0 or structure.ops[region.parent].kind not in (*BRANCHING, _MANUAL) or number not in ends:
+        if region.parent < 0 or structure.ops[region.parent].kind not in BRANCHING or number not in ends:
             continue
         returned = {_resolve_view(structure, value) for value in ends[number].operands}
         values |= {value for value in returned if structure.values[value].region == number}
