@@ -170,9 +170,8 @@ def _find_transposed_copies(
     """Yield values that are copied in another order.
 
     These are the operands of a convolution's weight gradient, whose windows also move along the first dimension, the
-    batch in other convolutions; the left operand of a dot that contracts its first dimension, as a matrix gradient
-    does, unless it is a matrix (transposed on reading) or narrow; and an updated argument, such as a cache of keys, that
-    a dot reads by batch dimensions that are not its first. Gradients are made in both orders, unless scattered onto.
+    batch in other convolutions; and the left operand of a dot that contracts its first dimension, as a matrix gradient
+    does, unless it is a matrix (transposed on reading) or narrow. Gradients are made in both orders, unless scattered onto.
     """
     for index, op in enumerate(structure.ops):
         value = structure.values[op.operands[0]] if op.operands else None
@@ -184,21 +183,11 @@ def _find_transposed_copies(
                 and program.operations[value.maker].path.startswith("grad/")
             )
             yield index, op.operands[0], structure.ops[value.maker].position if is_gradient else op.position
-        if index in structure.dots:
-            yield from _find_reordered_updates(structure, index, op)
         if op.kind == "stablehlo.convolution" and 0 in op.crossing_dims:
             start = extents[op.region][0]
             yield from (
                 (index, operand, start if _is_argument(structure, operand, op.region) else op.position) for operand in op.operands[:2]
             )
-
-
-def _find_reordered_updates(structure: Structure, index: int, op: Op) -> Iterator[tuple[int, int, int]]:
-    for side, operand in enumerate(op.operands[:2]):
-        maker = structure.values[operand].maker
-        batch = [dim[side] for dim in structure.dots[index].dims.batch]
-        if maker >= 0 and structure.ops[maker].updates_in_place and batch != list(range(len(batch))):
-            yield index, operand, structure.ops[maker].position
 
 
 def _is_stored(value: TracedValue) -> bool:
