@@ -1,6 +1,6 @@
 """Layout-independent lifetimes of a program's values, computed once per program and back end."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +11,10 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.on_chip_memory import accesses, loop_ends
-from workbench.propagation.module.operation_kinds import BRANCHING, CONSTANTS, ELEMENTWISE
-from workbench.propagation.structure.program_structure import Op, Structure, TracedValue, invariant_slots
-from workbench.propagation.structure.stored_values import VIEWING, find_stacked, uses_of
+from workbench.propagation.module.operation_kinds import BRANCHING
+from workbench.propagation.structure.program_structure import Structure, TracedValue, invariant_slots
+from workbench.propagation.structure.stored_values import VIEWING, find_stacked
 
-_SCATTER, _BROADCAST = "stablehlo.scatter", "stablehlo.broadcast_in_dim"
-_OVERWRITING = ELEMENTWISE | {_SCATTER}
 _NARROW = 4  # columns; narrower matrices are read in storage order
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
 Integers = NDArray[np.int64]
@@ -56,7 +54,6 @@ class Lifetimes:
     loop_ends: Mapping[tuple[int, int], int]  # (region, position) of a loop -> last position of its body
     casts: tuple["Cast", ...]
     transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, first position of the transposed copy)
-    merged: Mapping[int, int] = field(default_factory=dict)  # additions of a scatter onto zeros -> the scatter's result
     stacked: Mapping[int, int] = field(default_factory=dict)  # stacks written by loops -> operation that makes the parts (`find_stacked`)
 
 
@@ -86,8 +83,6 @@ def lifetimes_of(
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
     in_place = _loop_buffers_in_place(structure, last_use) | _made_in_branches(structure)
-    overwritten = _find_overwritten(structure, last_use, outputs | carried | in_place) if fuses else frozenset()
-    merged = _find_merged_scatters(structure)
     regions = []
     for number, region in enumerate(structure.regions):
         spans = []
@@ -97,8 +92,6 @@ def lifetimes_of(
                 continue
             first = extents[0][0] if copies_transposed and _is_reversed_weight(structure, value) else structure.ops[value.maker].position
             last = extents[number][1] if index in outputs else min(max(last_use[index], first, held.get(index, -1)), extents[number][1])
-            if index in overwritten:
-                last = max(first, last - 1)
             role = _role(program, value.maker, value.shape, shapes, is_output=index in outputs)
             spans.append((index, first, last, ROLES.index(role)))
         columns = np.array(spans, dtype=np.int64).reshape(-1, 4)
@@ -114,8 +107,7 @@ def lifetimes_of(
         accesses(structure, kernels),
         dict(loop_ends(structure, extents)),
         tuple(_find_casts(structure, extents)) if recomputes else (),
-        tuple(_find_transposed_copies(program, structure, extents, merged)) if copies_transposed else (),
-        merged,
+        tuple(_find_transposed_copies(program, structure, extents)) if copies_transposed else (),
         find_stacked(structure),
     )
 
@@ -143,45 +135,17 @@ def _is_argument(structure: Structure, value: int, region: int) -> bool:
     return structure.values[value].maker < 0 and structure.values[value].region == region
 
 
-def _find_merged_scatters(structure: Structure) -> dict[int, int]:
-    """Return the additions, each with the result of a scatter onto zeros that nothing else reads.
-
-    XLA scatters onto the other addend instead (`algebraic_simplifier.cc`).
-    """
-    reads = uses_of(structure)
-    merged: dict[int, int] = {}
-    for index, op in enumerate(structure.ops):
-        for operand in op.operands if op.kind == "stablehlo.add" else ():
-            maker = structure.values[operand].maker
-            if maker >= 0 and structure.ops[maker].kind == _SCATTER and reads[operand] == 1 and _is_one_number(structure, maker):
-                merged.setdefault(index, operand)
-    return merged
-
-
-def _is_one_number(structure: Structure, scatter: int) -> bool:
-    maker = structure.values[structure.ops[scatter].operands[0]].maker
-    op = structure.ops[maker] if maker >= 0 else None
-    return op is not None and (op.kind in CONSTANTS or (op.kind == _BROADCAST and not structure.values[op.operands[0]].shape))
-
-
-def _find_transposed_copies(
-    program: Program, structure: Structure, extents: Sequence[tuple[int, int]], merged: Container[int]
-) -> Iterator[tuple[int, int, int]]:
+def _find_transposed_copies(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Yield values that are copied in another order.
 
     These are the operands of a convolution's weight gradient, whose windows also move along the first dimension, the
     batch in other convolutions; and the left operand of a dot that contracts its first dimension, as a matrix gradient
-    does, unless it is a matrix (transposed on reading) or narrow. Gradients are made in both orders, unless scattered onto.
+    does, unless it is a matrix (transposed on reading) or narrow. Gradients are made in both orders.
     """
     for index, op in enumerate(structure.ops):
         value = structure.values[op.operands[0]] if op.operands else None
         if value and op.kind == "stablehlo.dot_general" and 0 in op.work.contracted and len(value.shape) > 2 and value.shape[-1] > _NARROW:
-            is_gradient = (
-                value.maker >= 0
-                and value.maker not in merged
-                and value.region == op.region
-                and program.operations[value.maker].path.startswith("grad/")
-            )
+            is_gradient = value.maker >= 0 and value.region == op.region and program.operations[value.maker].path.startswith("grad/")
             yield index, op.operands[0], structure.ops[value.maker].position if is_gradient else op.position
         if op.kind == "stablehlo.convolution" and 0 in op.crossing_dims:
             start = extents[op.region][0]
@@ -229,39 +193,6 @@ def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> se
                 last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
                 in_place.add(result)
     return in_place
-
-
-def _find_overwritten(structure: Structure, last_use: Mapping[int, int], elsewhere: set[int]) -> frozenset[int]:
-    """Return values that the kernel that reads them last overwrites with its result of the same shape and type.
-
-    XLA shares a buffer if every operation from the operand to the result is elementwise, or if a scatter adds to the
-    operand (`CanShareOperandBufferWithUser`). Results in `elsewhere` have memory of their own.
-    """
-    overwritten: set[int] = set()
-    for op in structure.ops:
-        if op.kind not in _OVERWRITING or op.results[0] in elsewhere or not _is_stored(structure.values[op.results[0]]):
-            continue
-        for source in _elementwise_sources(structure, op):
-            if source not in overwritten and last_use.get(source) == op.position:
-                overwritten.add(source)
-                break
-    return frozenset(overwritten)
-
-
-def _elementwise_sources(structure: Structure, op: Op) -> Iterator[int]:
-    """Yield the stored values that a kernel reads elementwise, which have the shape, type and region of its result."""
-    result, pending = structure.values[op.results[0]], list(op.operands[:1] if op.kind == _SCATTER else op.operands)
-    seen: set[int] = set()
-    while pending:
-        number = pending.pop()
-        value = structure.values[number]
-        if number in seen or value.maker < 0 or value.shape != result.shape or value.region != op.region:
-            continue
-        seen.add(number)
-        if _is_stored(value) and value.dtype == result.dtype:
-            yield number
-        elif not value.stored and structure.ops[value.maker].kind in ELEMENTWISE:
-            pending += structure.ops[value.maker].operands
 
 
 def _made_in_branches(structure: Structure) -> set[int]:

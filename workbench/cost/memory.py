@@ -6,7 +6,7 @@ is added at the loop's position. Values in on-chip memory, and values that tempo
 counted.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,22 +60,16 @@ class MemoryOverStep:
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
-        self._keep_unpartitioned_whole()
-        self._exclude_merged_scatters()
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
         self._freed = np.full(
             len(self._structure.ops) + 1, np.iinfo(np.int64).max
         )  # operation -> position where a collective reuses its memory
-        self._buffers = [
-            *self._collective_buffers(),
-            *self._cast_buffers(beside_chip=on_chip is not None),
-            *self._transposed_buffers(),
-            *self._whole_buffers(),
-        ]
+        self._buffers = [*self._collective_buffers(), *self._cast_buffers(beside_chip=on_chip is not None), *self._transposed_buffers()]
         if buckets:
             self._buffers.append(_Life(0, *lifetimes.extents[0], buckets, "buckets of gradients and gathered weights"))
         self._working = 0
         self._exclude_unallocated(on_chip)
+        self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # loop -> region with the highest peak, and its bytes by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
             alive = self._live_bytes(region)
@@ -86,29 +80,6 @@ class MemoryOverStep:
         self._main = self._live_bytes(0)
         self._main[_OUTPUT] = self._results  # allocated from the start
         self._main += self._argument_bytes()[:, None]
-
-    def _keep_unpartitioned_whole(self) -> None:
-        """Give results of operations that every device does whole their whole size: readers take the device's part from them."""
-        for result in (result for index in self._partitioned.unpartitioned for result in self._structure.ops[index].results):
-            value, last = self._structure.values[result], result
-            while (view := self._only_view(last)) is not None:
-                self._sizes[last] = 0  # the view is computed in its readers
-                last = view
-            if last not in self._structure.returned and (self._sizes[last] or last != result):
-                self._sizes[last] = tiled_bytes(value.shape, value.dtype)
-
-    def _only_view(self, value: int) -> int | None:
-        """Return the stored transpose or reshape that alone reads a value, or `None`."""
-        readers = [op for op in self._structure.ops if value in op.operands]
-        is_view = len(readers) == 1 and readers[0].kind in VIEWING and self._structure.values[readers[0].results[0]].stored
-        return readers[0].results[0] if is_view else None
-
-    def _exclude_merged_scatters(self) -> None:
-        """Zero the bytes of scatters onto zeros that are only added to another value, unless a collective reads them first."""
-        sources = {collective.source for collective in self._partitioned.reshards}
-        for scattered in self._lifetimes.merged.values():
-            if self._structure.values[scattered].maker not in sources:
-                self._sizes[scattered] = 0
 
     def _collective_buffers(self) -> Iterator[_Life]:
         """Yield results of collectives; a collective that is its operand's last reader frees that memory."""
@@ -238,24 +209,27 @@ class MemoryOverStep:
                 held[ROLES.index(tensor.role)] += self._sizes[value]
         return held
 
-    def _whole_buffers(self) -> Iterator[_Life]:
-        """Yield buffers of values gathered whole, e.g. for an FFT along a sharded dimension, beside the collectives."""
+    def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
+        """Return (position, bytes) by region of values gathered whole, e.g. for a sharded FFT, beside the collectives."""
+        by_region: dict[int, list[tuple[int, int]]] = {}
         gathers = {collective.before: collective for collective in self._partitioned.reshards if collective.kind == "all-gather"}
         for index in dict.fromkeys((*self._lifetimes.gathering, *self._partitioned.unpartitioned)):
             op, is_whole = self._structure.ops[index], index in self._partitioned.unpartitioned
             if op.windows is not None and not is_whole:  # most exchange halos; gathered operands are read as far as the windows reach
                 whole = gathers[index].local_bytes + int(self._sizes[op.results[0]]) if index in gathers else 0
             else:
-                touched = (*(() if index in gathers else op.operands[:1]), *(() if is_whole else op.results))
-                dims = range(len(self._structure.values[op.operands[0]].shape)) if is_whole else {*op.crossing_dims} - {*op.unsplit_dims}
-                values = [self._structure.values[value] for value in touched if self._is_sharded(value, dims)]
+                touched = (*(() if index in gathers else op.operands[:1]), *op.results)
+                values = [
+                    self._structure.values[value] for value in touched if self._is_sharded(value, () if is_whole else op.crossing_dims)
+                ]
                 whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
-                yield _Life(op.region, op.position, op.position, whole, f"{self._program.operations[index].path} (whole)")
+                by_region.setdefault(op.region, []).append((op.position, whole))
+        return by_region
 
-    def _is_sharded(self, value: int, dims: Container[int]) -> bool:
+    def _is_sharded(self, value: int, dims: tuple[int, ...]) -> bool:
         value_dims = self._partitioned.dims[value]
-        return value_dims is not None and any(axes for dim, axes in enumerate(value_dims) if dim in dims)
+        return value_dims is not None and any(axes for dim, axes in enumerate(value_dims) if dim in dims or not dims)
 
     def _last_positions(self, spans: Spans) -> Integers:
         return np.maximum(np.minimum(spans.last, self._freed[self._lifetimes.born[spans.values]]), spans.first)
@@ -273,6 +247,9 @@ class MemoryOverStep:
             if buffer.region == region:
                 table[_ACTIVATION, buffer.first - start] += buffer.bytes
                 table[_ACTIVATION, min(buffer.last, stop) - start + 1] -= buffer.bytes
+        for position, count in self._gathered.get(region, ()):
+            table[_ACTIVATION, position - start] += count
+            table[_ACTIVATION, position - start + 1] -= count
         alive: Integers = table.cumsum(axis=1)
         for loop, (_, peak) in self._inner.items():
             if self._structure.ops[loop].region == region:

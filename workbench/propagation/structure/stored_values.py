@@ -47,7 +47,7 @@ def mark_stored(structure: Structure, donated: Container[int]) -> None:
     windows = _find_slices(structure)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]
-        if op.kind == "stablehlo.reduce_precision" or _pads_nothing(op):  # a mark: its readers read what it marks
+        if op.kind == "stablehlo.reduce_precision":  # a mark: its readers read what it marks
             users[op.operands[0]].remove(index)
             users[op.operands[0]] += users.get(op.results[0], [])
         for slot, result in enumerate(op.results):
@@ -68,7 +68,7 @@ def mark_stored(structure: Structure, donated: Container[int]) -> None:
 
 def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
     value = structure.values[op.results[slot]]
-    if op.kind in _ALIASING or _pads_nothing(op):
+    if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.crossing_dims):  # a pad by nothing
         value.alias = op.operands[slot]
         source = structure.values[op.operands[slot]]
         source.last_use = max(source.last_use, value.last_use)
@@ -79,10 +79,6 @@ def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
     elif op.kind == "stablehlo.dynamic_slice" and value.shape == structure.values[op.operands[0]].shape:
         value.alias = op.operands[0]  # all of a stack of one: a loop of a single iteration, which compilers unroll
         structure.values[op.operands[0]].last_use = max(structure.values[op.operands[0]].last_use, value.last_use)
-
-
-def _pads_nothing(op: Op) -> bool:
-    return op.kind == "stablehlo.pad" and not op.crossing_dims
 
 
 def _is_kept_argument(structure: Structure, value: int, donated: Container[int]) -> bool:
