@@ -25,6 +25,11 @@ def decoder(**changed):
     return build("decoder", **SIZES, gate_up=2, fused="attention norm rotary nonlinearity", **changed)
 
 
+def own_decoder(vocab):
+    """One that no other test has laid out."""
+    return build("decoder", **{**SIZES, "vocab": vocab}, gate_up=2, fused="attention norm rotary nonlinearity")
+
+
 def laid_out(recipes, *, stages=1, pipeline=WHOLE_STEP, program=None):
     plan = Plan(program or decoder(), "model:4", hardware="4 H100")
     for each in recipes:
@@ -62,7 +67,7 @@ def test_a_value_between_blocks_propagates_in_the_round_that_made_it_so(scan):
 
 def test_blocks_are_laid_out_as_far_as_they_are_read():
     """A bound of a search needs the largest blocks alone; a plan continues from there."""
-    staged = staged_program(laid_out(RECIPES[1])[0])
+    staged = staged_program(laid_out(RECIPES[1], program=own_decoder(640))[0])
     stage, last = make_stage_context(staged), tasks_of(staged.network)[-1]
     first = lay_out_network(stage, staged.network, 3)
     assert len(first) == 3
@@ -75,7 +80,7 @@ def test_blocks_are_laid_out_as_far_as_they_are_read():
 
 
 def test_a_block_that_is_refused_leaves_those_before_it(monkeypatch):
-    staged = staged_program(laid_out(RECIPES[0])[0])
+    staged = staged_program(laid_out(RECIPES[0], program=own_decoder(768))[0])
     stage, refuse = make_stage_context(staged), MagicMock(side_effect=PartitionError("refused", []))
     (embedding,) = lay_out_network(stage, staged.network, 1)
     with monkeypatch.context() as patched:
