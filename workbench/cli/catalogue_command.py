@@ -6,9 +6,6 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from workbench.cli.command_parser import CommandFunction, complete_with, hardware_names
-from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser, positive
-
 
 def models(options: argparse.Namespace) -> None:
     """Print the model zoo, or the arguments of one model."""
@@ -54,55 +51,3 @@ def _sized_record(parse: Any, name: str, catalogue: Any) -> dict[str, Any]:
         return dict(catalogue[name].record)
     sized = parse(name, catalogue)
     return {**catalogue[sized.chip.name].record, "hardware": sized.name, "size": sized.size, "axes": [asdict(axis) for axis in sized.axes]}
-
-
-# The arguments.
-
-
-def add_models(added: Any) -> None:
-    command = add_parser(
-        added,
-        "models",
-        "list the models of the zoo, or the arguments of one model",
-        "workbench models decoder",
-        "workbench models decoder llama3-8b --json",
-        description="List the models of the zoo, for --model; or the arguments of one model with their allowed values.",
-    )
-    command.add_argument("name", nargs="?", metavar="NAME", help="a model")
-    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's defaults)")
-    add_json(command)
-    command.set_defaults(command=CommandFunction("catalogue_command", "models"))
-
-
-def add_hardware_list(added: Any) -> None:
-    command = add_parser(
-        added,
-        "hardware",
-        "list the hardware catalogue, for --hardware",
-        'workbench hardware "TPU v5p"',
-        'workbench hardware "32 nodes of 8 H100" --json',
-        description="List the hardware catalogue, or show one entry: its rates and links, and the source of each number.",
-    )
-    name = command.add_argument(
-        "name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or hardware of a size, "TPU v5p 8x8x16"'
-    )
-    complete_with(name, hardware_names)
-    add_hardware_file(command)
-    add_json(command)
-    command.set_defaults(command=CommandFunction("catalogue_command", "hardware"))
-
-
-def add_calibrate(added: Any) -> None:
-    command = add_parser(
-        added,
-        "calibrate",
-        "measure the attached devices and print a hardware file entry",
-        'workbench calibrate --name "Our cluster" > ours.toml',
-        description="Measure the attached devices, all busy at once, and print an entry for a hardware file "
-        "(set WORKBENCH_HARDWARE to its path). Takes a few seconds.",
-    )
-    command.add_argument("--name", default="This machine", help='name of the entry, for --hardware "8 NAME" (default: %(default)s)')
-    command.add_argument(
-        "--devices", type=positive, default=8, help="number of virtual devices on a machine without accelerators (default: %(default)s)"
-    )
-    command.set_defaults(command=CommandFunction("commands", "calibrate"))

@@ -16,8 +16,6 @@ from workbench.core.installation import install_command
 from workbench.core.operating_system import require_processes
 from workbench.errors import WorkbenchError
 
-SHELLS = ("bash", "zsh", "fish")
-
 
 @dataclass(frozen=True, slots=True)
 class CommandFunction:
@@ -55,12 +53,16 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
+        self._verbs: Any = None
+        self.set_defaults(command=CommandFunction("command_parser", "print_help"))
         self.set_defaults(parser=self)  # of a chosen verb in place of its command's: the parser that an error is about
 
-    def add_verbs(self, metavar: str) -> Any:
-        """Add commands, or verbs of a command. Without one, the help is printed."""
-        self.set_defaults(command=CommandFunction("command_parser", "print_help"))
-        return self.add_subparsers(metavar=metavar)
+    def add_verb(self, name: str, **options: Any) -> "CommandParser":
+        """Add a command, or a verb of a command. Unless the command has a function, it prints its help without a verb."""
+        if self._verbs is None:
+            self._verbs = self.add_subparsers(metavar="VERB" if " " in self.prog else "COMMAND")
+        parser: CommandParser = self._verbs.add_parser(name, **options)
+        return parser
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # the type of its overloads
         """Parse options. For an unknown one, prints the usage of the command it was given to and exits with 2."""

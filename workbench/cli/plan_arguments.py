@@ -45,7 +45,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     use_hardware_file(options)
     if options.plan and (options.model or options.argument):
         options.parser.error("give a PLAN.json or a --model with its arguments, not both")
-    if not options.plan and not options.model and not options.serves:
+    if not options.plan and not options.model and options.command.name != "serve":
         options.parser.error("give a PLAN.json, or a model with --model NAME")
     if options.plan:
         plan = load_plan(options.plan, allowed_modules(options))
@@ -63,7 +63,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if layout is None else apply_edit(plan, SetLayout(Layout(layout)))
     plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     if names_attached(options):
-        plan = apply_edit(plan, SetHardware(_attached(plan, options.link or ())))
+        plan = apply_edit(plan, SetHardware(_attached(plan, options.link)))
     return plan if options.axis_assignment is None else apply_edit(plan, SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
 
 
@@ -85,7 +85,7 @@ def _attached(plan: Plan, links: Iterable[str]) -> Hardware:
 def hardware_of(options: argparse.Namespace, now: Hardware | None) -> Hardware | None:
     """The hardware of the command line, else `now`, with `--link` applied."""
     hardware = now if options.hardware is None else parse_hardware(options.hardware)
-    for text in options.link or ():
+    for text in options.link:
         if hardware is None:
             raise HardwareError(
                 f"`--link {text[:80]}` overrides a link, but no hardware is given.", ['add --hardware "32 nodes of 8 H100"']

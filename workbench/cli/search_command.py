@@ -77,7 +77,8 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchRe
     wanted = {
         "devices": options.devices,
         "hardware": kind if options.devices is not None else None,
-        **{name: getattr(options, name) for name in ("keep", "wide", "layouts", "remats", "offloads", "boundaries", "precisions")},
+        **{name: getattr(options, name) for name in ("keep", "wide", "layouts", "remats", "offloads", "boundaries")},
+        "precisions": options.precisions or (),
     }
     stopping = "Stopping; the plans found so far follow (press Ctrl-C again to quit immediately)."
     with first_interrupt(partial(_say, stopping)) as is_stopped:

@@ -48,7 +48,7 @@ def serve(options: argparse.Namespace) -> None:
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is not a folder.", ["give a folder that holds plan files"])
     exercise = functools.partial(_load_exercise, options.exercise) if options.exercise else None
-    changed = any(getattr(options, name) is not None for name in CHANGES)
+    changed = any(getattr(options, name) not in (None, []) for name in CHANGES)
     file = options.plan if options.plan and not changed else None
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["allow"] = (*allowed_modules(options), *([options.model] if options.model and ":" in options.model else []))

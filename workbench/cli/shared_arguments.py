@@ -1,4 +1,4 @@
-"""Arguments shared by several commands, and the access rules of a served page."""
+"""Options that several commands read, and the access rules of a served page."""
 
 import argparse
 import errno
@@ -9,168 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.cli.command_parser import CommandFunction, CommandParser, complete_with, hardware_names
 from workbench.core.parse_untrusted import read_allowed, read_allowed_here
 from workbench.errors import WorkbenchError
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 """The plan of a command line that names none."""
 
-TERMS = """\
-words used here:
-  mesh     the devices as a grid with named axes: "data:4 model:2" is 4 x 2 = 8 devices
-  layout   which tensor dimension is sharded over which mesh axis: "batch:data; d_ff:model";
-           "params/head=[-, model]" overrides the sharding of one argument ("-": not sharded),
-           "@mlp/dot_general=[data, ?, model]" constrains an intermediate value ("?" leaves it to the partitioner)
-  plan     a program, a mesh and a layout; PLAN.json is a saved plan
-"""
-
-
-class FormerOption(argparse.Action):
-    """A deprecated option: accepted, with a note on stderr that gives the present one."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:  # noqa: ARG002 - argparse passes the parser
-        print(f"{option} is deprecated: use --{self.dest.replace('_', '-')}.", file=sys.stderr)
-        setattr(namespace, self.dest, values)
-
-
-_HARDWARE = 'hardware to plan for: "TPU v5p 8x8x16", "32 nodes of 8 H100"; "attached" is this machine, which is measured once'
-
-
-def add_command(added: Any, name: str, function: CommandFunction, text: str, *examples: str) -> argparse.ArgumentParser:
-    """Add a command about one plan: a document, or a model with mesh and layout."""
-    parser = add_parser(added, name, text, *examples, terms=True)
-    parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
-    parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
-    parser.add_argument(
-        "-a",
-        "--argument",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="an argument of the model, such as layers=2; may be repeated",
-    )
-    parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
-    parser.add_argument("--layout", metavar="RULES", help="dimensions sharded over mesh axes (default for a model: everything replicated)")
-    parser.add_argument(
-        "--remat",
-        metavar="POLICY",
-        help="rematerialisation policy: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ...; "
-        'on every other layer: "full layers:1/2"',
-    )
-    parser.add_argument(
-        "--precision",
-        metavar="TYPE",
-        help="number formats of the step: bfloat16, bf16 mixed, float8, params=bfloat16,moments=float32, ...",
-    )
-    parser.add_argument("--offload", metavar="WHAT", help="contents of host memory between steps: optimizer_state, nothing")
-    add_hardware(parser, _HARDWARE)
-    add_link(parser)
-    parser.add_argument(
-        "--axis-assignment",
-        metavar="ROUTES",
-        help='links of each mesh axis: "data:x+y; model:z" (default: chosen automatically)',
-    )
-    parser.add_argument("--wiring", dest="axis_assignment", action=FormerOption, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--pipeline",
-        metavar="STAGES",
-        help='pipeline: "stages:4 micro_batches:16 schedule:1f1b"; with several chunks per device, "schedule:interleaved chunks:2"; '
-        'to recompute the forward pass on the first two stages only, "remat:first_2"',
-    )
-    add_hardware_file(parser)
-    add_allow(parser)
-    parser.set_defaults(command=function, serves=name == "serve")
-    return parser
-
-
-def add_parser(added: Any, name: str, text: str, *examples: str, description: str = "", terms: bool = False) -> CommandParser:
-    """Add a command or verb with its examples. The description defaults to the text as a sentence."""
-    parser: CommandParser = added.add_parser(
-        name,
-        help=text,
-        description=description or f"{text[0].upper()}{text[1:]}.",
-        epilog=f"{TERMS if terms else ''}\n{'examples' if len(examples) > 1 else 'example'}:\n  " + "\n  ".join(examples) + "\n",
-    )
-    return parser
-
-
-def add_hardware(command: argparse.ArgumentParser, text: str) -> None:
-    """Add `--hardware`, with shell completion from the catalogue."""
-    option = command.add_argument("--hardware", metavar="NAME", help=text)
-    complete_with(option, hardware_names)
-
-
-def add_json(command: argparse.ArgumentParser, besides: str = "", default: Any = False) -> None:
-    """Add `--json`: print one JSON object instead of text. A verb of a command that has it takes `argparse.SUPPRESS` as default."""
-    command.add_argument("--json", action="store_true", default=default, help=f"print one JSON object instead of tables{besides}")
-
-
-def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """Add `--time-limit`."""
-    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="stop after this many seconds (default: never)")
-
-
-def add_hardware_file(command: argparse.ArgumentParser) -> None:
-    """Add `--hardware-file`, a supplement to the catalogue."""
-    command.add_argument(
-        "--hardware-file", metavar="FILE", help="a file that describes your hardware, in the format of workbench/hardware/hardware.toml"
-    )
-
-
-def add_link(command: argparse.ArgumentParser) -> None:
-    """Add `--link`, which overrides link speeds of the catalogue."""
-    command.add_argument(
-        "--link",
-        metavar="NAME=SPEED",
-        action="append",
-        help="override the speed of a link, by physical axis or link name: "
-        '"node=200 Gb/s", "nvlink=400 GB/s, 3 us"; bandwidth per device and direction, and latency; may be repeated',
-    )
-
-
-def add_allow(command: argparse.ArgumentParser) -> None:
-    """Add `--allow`, the modules whose programs a file may name."""
-    command.add_argument(
-        "--allow",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="allow files to name programs of this module, which is then imported; may be repeated (or set WORKBENCH_ALLOW=mine,other)",
-    )
-
 
 def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
     """Modules whose programs files may name, from the command line and the environment."""
     return (*read_allowed(options.allow), *read_allowed_here())
-
-
-def add_events(command: argparse.ArgumentParser) -> None:
-    """Add `--events`, the file by which others follow a job."""
-    command.add_argument(
-        "--events",
-        metavar="FILE",
-        help="also append events to this file, one JSON object per line; with several processes, the later ones write "
-        "events.1.jsonl and so on next to it",
-    )
-
-
-def positive(text: str) -> int:
-    """Parse a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
-    return int(text)
-
-
-def duration(text: str, *, from_0: bool = False) -> float:
-    """Parse a finite number of seconds above 0, or from 0 with `from_0`."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not (0 < seconds < float("inf") or (from_0 and not seconds)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds {'from' if from_0 else 'above'} 0")
-    return seconds
 
 
 # Access to the served page: `--address` and `--origins`, checked before anything is traced.

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deploy_files import DEPLOY, ROOT
-from workbench.cli.command_parser import CommandParser
 from workbench.cli.parser import make_parser
-from workbench.cli.team_parser import add_team_commands
 from workbench.team.access import ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.jobs.job_folder import INHERITED
@@ -36,9 +34,8 @@ def toml_with(words: str) -> str:
     return next(each for each in blocks(PAGES[-1], "toml") if words in each)
 
 
-VERBS = CommandParser(prog="workbench").add_verbs("COMMAND")
-add_team_commands(VERBS)
-TEAM_COMMANDS = tuple(VERBS.choices)
+COMMANDS = next(action.choices for action in make_parser()._actions if isinstance(action.choices, dict))
+TEAM_COMMANDS = ("team", *(name for name, parser in COMMANDS.items() if parser.get_default("command").module == "server_command"))
 
 
 def commands() -> list[str]:
