@@ -1,6 +1,7 @@
 """Pages of the account, server administration, and a project's rooms."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -12,34 +13,27 @@ from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.user_accounts import note
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.pages.page_handler import FlashMessage, PageHandler, ProjectPageHandler, gather
+from workbench.team.pages.page_handler import FlashMessage, PageHandler, Values, gather, page
 from workbench.team.pages.plan_cards import plan_label
 from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.store.tables import Password, User
 
 
-class AccountPage(PageHandler):
-    async def get(self) -> None:
-        me, logins, tokens = await gather(self.ask("me.get"), self.ask("me.logins"), self.ask("tokens.list"))
-        has_password = await asyncio.to_thread(self._has_password)
-        self.show(
-            "account.html",
-            title="My account",
-            place="account",
-            me=me,
-            logins=logins["items"],
-            tokens=tokens["items"],
-            has_password=has_password,
-        )
-
-    def _has_password(self) -> bool:
-        with self.server.store.read() as session:
-            return session.get(Password, self.require_principal().user_id) is not None
+@page("/account", "account.html", title="My account", place="account")
+async def _account(handler: PageHandler) -> Values:
+    me, logins, tokens = await gather(handler.ask("me.get"), handler.ask("me.logins"), handler.ask("tokens.list"))
+    has_password = await asyncio.to_thread(_has_password, handler)
+    return {"me": me, "logins": logins["items"], "tokens": tokens["items"], "has_password": has_password}
 
 
-class QuotaPage(PageHandler):
-    async def get(self) -> None:
-        self.show("quota.html", title="What I use", place="account", quotas=(await self.ask("me.quota"))["items"])
+def _has_password(handler: PageHandler) -> bool:
+    with handler.server.store.read() as session:
+        return session.get(Password, handler.require_principal().user_id) is not None
+
+
+@page("/account/quota", "quota.html", title="What I use", place="account")
+async def _quota(handler: PageHandler) -> Values:
+    return {"quotas": (await handler.ask("me.quota"))["items"]}
 
 
 class PasswordForm(PageHandler):
@@ -79,96 +73,63 @@ class PasswordForm(PageHandler):
 
 # Administration: users, limits, audit log and server status.
 
-_AUDIT = ("person", "action", "subject")
+
+@page("/admin", "admin_people.html", title="People", place="admin", section="people")
+async def _people(handler: PageHandler) -> Values:
+    filters = _filters(handler, "q", "cursor")
+    found = await handler.ask("people.list", filters)
+    return {"people": found["items"], "q": filters.get("q", ""), "next": _next_query(filters, found)}
 
 
-class AdminPage(PageHandler):
-    """Base of administration pages; the actions check the permission too."""
-
-    async def prepare(self) -> None:
-        await super().prepare()
-        if not self._finished:
-            self.require_admin()
-
-    def show(self, template: str, status: int = 200, **values: object) -> None:
-        warning = self.sandbox_text if self.sandbox_level is SandboxLevel.SEPARATE_PROCESS else ""
-        super().show(template, status, **{"sandbox_warning": warning, **values})
-
-    def argument(self, name: str) -> str:
-        return self.get_query_argument(name, "").strip()[:80]
+@page("/admin/limits", "admin_limits.html", title="Limits", place="admin", section="limits")
+async def _limits(handler: PageHandler) -> Values:
+    return {"settings": (await handler.ask("settings.list"))["items"]}
 
 
-class AdminPeoplePage(AdminPage):
-    async def get(self) -> None:
-        filters = {key: value for key in ("q", "cursor") if (value := self.argument(key))}
-        page = await self.ask("people.list", filters)
-        next_query = urlencode({**filters, "cursor": page["next"]}) if page["next"] else ""
-        self.show(
-            "admin_people.html",
-            title="People",
-            place="admin",
-            section="people",
-            people=page["items"],
-            q=filters.get("q", ""),
-            next=next_query,
-        )
+@page("/admin/audit", "admin_audit.html", title="Audit", place="admin", section="audit")
+async def _audit(handler: PageHandler) -> Values:
+    filters = _filters(handler, "person", "action", "subject")
+    cursor = {"cursor": value} if (value := handler.get_query_argument("cursor", "")) else {}
+    found, people = await gather(handler.ask("audit.list", {**filters, **cursor}), handler.ask("people.list", {"limit": "100"}))
+    actions = sorted({action.name for action in ALL_ACTIONS if action.changes} | {"sign_in", "sign_in_failed", "sign_out"})
+    return {
+        "entries": found["items"],
+        "asked": filters,
+        "next": _next_query(filters, found),
+        "people": [person["name"] for person in people["items"]],
+        "actions": [(name, name) for name in actions],
+    }
 
 
-class AdminLimitsPage(AdminPage):
-    async def get(self) -> None:
-        settings = await self.ask("settings.list")
-        self.show("admin_limits.html", title="Limits", place="admin", section="limits", settings=settings["items"])
+def _filters(handler: PageHandler, *names: str) -> dict[str, str]:
+    return {name: value for name in names if (value := handler.get_query_argument(name, "").strip()[:80])}
 
 
-class AuditPage(AdminPage):
-    async def get(self) -> None:
-        filters = {key: value for key in _AUDIT if (value := self.argument(key))}
-        cursor = {"cursor": value} if (value := self.get_query_argument("cursor", "")) else {}
-        page, people = await gather(self.ask("audit.list", {**filters, **cursor}), self.ask("people.list", {"limit": "100"}))
-        next_query = urlencode({**filters, "cursor": page["next"]}) if page["next"] else ""
-        actions = sorted({action.name for action in ALL_ACTIONS if action.changes} | {"sign_in", "sign_in_failed", "sign_out"})
-        self.show(
-            "admin_audit.html",
-            title="Audit",
-            place="admin",
-            section="audit",
-            entries=page["items"],
-            asked=filters,
-            next=next_query,
-            people=[person["name"] for person in people["items"]],
-            actions=[(name, name) for name in actions],
-        )
+def _next_query(filters: Mapping[str, str], found: Mapping[str, Any]) -> str:
+    return urlencode({**filters, "cursor": found["next"]}) if found["next"] else ""
 
 
-class StatusPage(AdminPage):
-    async def get(self) -> None:
-        server = self.server
-        store = await asyncio.to_thread(server.store.is_ready)
-        states = (
-            ("Store", store, "keeps people, plans, rooms and jobs"),
-            ("Planner", server.planner.is_ready() if server.planner else None, "reads plan documents and computes their figures"),
-            ("Jobs", server.jobs.is_ready() if server.jobs else None, "runs and compiles plans"),
-            ("Rooms", None if server.rooms is None else True, "lets several people edit one plan"),
-            ("Programs", None if server.programs is None else True, "keeps the team's own models"),
-        )
-        facts = [
-            ("Version", __version__),
-            ("Address", server.address),
-            ("Store", "SQLite" if server.store.is_sqlite else "PostgreSQL"),
-            ("Open rooms", str(server.rooms.count()) if server.rooms else "0"),
-            ("Open pages", str(server.revocations.count())),
-        ]
-        self.show(
-            "admin_status.html",
-            title="Status",
-            place="admin",
-            section="status",
-            states=states,
-            facts=facts,
-            sandbox=self.sandbox_text,
-            is_sandboxed=self.sandbox_level is SandboxLevel.SANDBOXED,
-            waiting=(await self.ask("programs.waiting"))["items"],
-        )
+@page("/admin/status", "admin_status.html", title="Status", place="admin", section="status")
+async def _status(handler: PageHandler) -> Values:
+    server = handler.server
+    store = await asyncio.to_thread(server.store.is_ready)
+    states = (
+        ("Store", store, "keeps people, plans, rooms and jobs"),
+        ("Planner", server.planner.is_ready() if server.planner else None, "reads plan documents and computes their figures"),
+        ("Jobs", server.jobs.is_ready() if server.jobs else None, "runs and compiles plans"),
+        ("Rooms", None if server.rooms is None else True, "lets several people edit one plan"),
+        ("Programs", None if server.programs is None else True, "keeps the team's own models"),
+    )
+    facts = [
+        ("Version", __version__),
+        ("Address", server.address),
+        ("Store", "SQLite" if server.store.is_sqlite else "PostgreSQL"),
+        ("Open rooms", str(server.rooms.count()) if server.rooms else "0"),
+        ("Open pages", str(server.revocations.count())),
+    ]
+    waiting = (await handler.ask("programs.waiting"))["items"]
+    is_sandboxed = handler.sandbox_level is SandboxLevel.SANDBOXED
+    return {"states": states, "facts": facts, "sandbox": handler.sandbox_text, "is_sandboxed": is_sandboxed, "waiting": waiting}
 
 
 # The rooms of a project, with their users and latest changes.
@@ -184,28 +145,22 @@ _WORDS = {
 }
 
 
-class RoomsPage(ProjectPageHandler):
-    async def get(self, project: str) -> None:
-        rooms, plans = await gather(
-            self.ask_all("rooms.list", MOST_ROOMS, {"closed": "true"}, project=project),
-            self.ask_all("plans.list", _MOST_PLANS, project=project),
-        )
-        opened = await gather(*(self._with_last(room) for room in rooms if not room["closed"]))
-        await self.show_in_project(
-            "rooms.html",
-            project,
-            "rooms",
-            title="Rooms",
-            rooms=opened,
-            closed=[room for room in rooms if room["closed"]],
-            plans=[(plan["id"], plan_label(plan)) for plan in plans],
-        )
+@page("/p/{project}/rooms", "rooms.html", title="Rooms", section="rooms")
+async def _rooms(handler: PageHandler, project: str) -> Values:
+    rooms, plans = await gather(
+        handler.ask_all("rooms.list", MOST_ROOMS, {"closed": "true"}, project=project),
+        handler.ask_all("plans.list", _MOST_PLANS, project=project),
+    )
+    opened = await gather(*(_with_last(handler, room) for room in rooms if not room["closed"]))
+    closed = [room for room in rooms if room["closed"]]
+    return {"rooms": opened, "closed": closed, "plans": [(plan["id"], plan_label(plan)) for plan in plans]}
 
-    async def _with_last(self, room: Any) -> Any:
-        if not room["edits"]:
-            return {**room, "last": None}
-        entries = (await self.ask("rooms.log", {"after": str(room["edits"] - 1), "limit": "1"}, room=room["id"]))["items"]
-        return {**room, "last": {**entries[0], "what": change_text(entries[0])} if entries else None}
+
+async def _with_last(handler: PageHandler, room: Any) -> Any:
+    if not room["edits"]:
+        return {**room, "last": None}
+    entries = (await handler.ask("rooms.log", {"after": str(room["edits"] - 1), "limit": "1"}, room=room["id"]))["items"]
+    return {**room, "last": {**entries[0], "what": change_text(entries[0])} if entries else None}
 
 
 def change_text(entry: Any) -> str:

@@ -7,77 +7,73 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.team.access import MissingError
-from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.page_handler import PageHandler, Values, gather, page
 from workbench.team.pages.plan_charts import ChartPoint, draw_memory_by_time
 from workbench.widgets.glossary.lessons import COURSES
 
 MOST_IN_CHART = 60
 
 
-class ClassPage(ProjectPageHandler):
-    async def get(self, project: str) -> None:
-        assignments = (await self.ask("assignments.list", project=project))["items"]
-        await self.show_in_project("class.html", project, "class", title="Assignments", assignments=assignments, courses=COURSES)
+_ASSIGNMENTS = "/p/{project}/assignments"
+_ASSIGNMENT = f"{_ASSIGNMENTS}/{{assignment}}"
 
 
-class AssignmentHandler(ProjectPageHandler):
-    async def assignment_of(self, project: str, assignment: str) -> Any:
-        record = await self.ask("assignments.get", assignment=assignment)
-        if record["project"] != project:
-            raise MissingError("assignment", assignment)
-        return record
-
-    async def ranking_of(self, assignment: str) -> dict[str, Any]:
-        ranking = await self.ask("assignments.ranking", assignment=assignment)
-        return {
-            **ranking,
-            "pending": any(item["compiling"] for item in ranking["items"]) or any(item["searching"] for item in ranking["baselines"]),
-        }
+@page(_ASSIGNMENTS, "class.html", title="Assignments", section="class")
+async def _class(handler: PageHandler, project: str) -> Values:
+    return {"assignments": (await handler.ask("assignments.list", project=project))["items"], "courses": COURSES}
 
 
-class AssignmentPage(AssignmentHandler):
-    async def get(self, project: str, assignment: str) -> None:
-        record, values = await gather(self.assignment_of(project, assignment), self.project_values(project))
-        ranking = await self.ranking_of(assignment) if record["ranked"] else None
-        answers = (await self.ask("answers.list", assignment=assignment))["items"] if record["work"] else []
-        scores = (await self.ask("assignments.scores", assignment=assignment))["items"] if values["may"]["editor"] else []
-        await self.show_in_project(
-            "assignment.html",
-            project,
-            "class",
-            title=record["name"],
-            assignment=record,
-            ranking=ranking,
-            last={answer["question"]: answer for answer in answers},
-            scores=scores,
-            plan_questions=[question["name"] for question in record["questions"] if question["kind"] == "plan"],
-        )
+async def assignment_of(handler: PageHandler, project: str, assignment: str) -> Any:
+    record = await handler.ask("assignments.get", assignment=assignment)
+    if record["project"] != project:
+        raise MissingError("assignment", assignment)
+    return record
 
 
-class LiveRanking(AssignmentHandler):
-    async def get(self, project: str, assignment: str) -> None:
-        record, ranking = await gather(self.assignment_of(project, assignment), self.ranking_of(assignment))
-        values = {**await self.project_values(project), "assignment": record, "ranking": ranking}
-        self.write_part("ranking_live.html", over=not ranking["pending"], **values)
+async def ranking_of(handler: PageHandler, assignment: str) -> dict[str, Any]:
+    ranking = await handler.ask("assignments.ranking", assignment=assignment)
+    pending = any(item["compiling"] for item in ranking["items"]) or any(item["searching"] for item in ranking["baselines"])
+    return {**ranking, "pending": pending}
 
 
-class ReplayPage(AssignmentHandler):
-    async def get(self, project: str, assignment: str, place: str) -> None:
-        record = await self.assignment_of(project, assignment)
-        replay = await self.ask("assignments.replay", assignment=assignment, place=place)
-        title = f"Replay of {'the winner' if place == '1' else f'place {place}'}"
-        await self.show_in_project("replay.html", project, "class", title=title, assignment=record, replay=replay)
+@page(_ASSIGNMENT, "assignment.html", section="class")
+async def _assignment(handler: PageHandler, project: str, assignment: str) -> Values:
+    record, values = await gather(assignment_of(handler, project, assignment), handler.project_values(project))
+    ranking = await ranking_of(handler, assignment) if record["ranked"] else None
+    answers = (await handler.ask("answers.list", assignment=assignment))["items"] if record["work"] else []
+    scores = (await handler.ask("assignments.scores", assignment=assignment))["items"] if values["may"]["editor"] else []
+    return {
+        "title": record["name"],
+        "assignment": record,
+        "ranking": ranking,
+        "last": {answer["question"]: answer for answer in answers},
+        "scores": scores,
+        "plan_questions": [question["name"] for question in record["questions"] if question["kind"] == "plan"],
+    }
 
 
-class ScoresTable(AssignmentHandler):
-    async def get(self, project: str, assignment: str, form: str) -> None:
-        record = await self.assignment_of(project, assignment)
-        scores = (await self.ask("assignments.scores", assignment=assignment))["items"]
-        names = [question["name"] for question in record["questions"]]
-        content = scores_csv(scores, names) if form == "csv" else json.dumps(gradescope_results(scores, record["questions"]), indent=1)
-        self.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json; charset=utf-8")
-        self.set_header("Content-Disposition", f'attachment; filename="scores.{form}"')
-        self.finish(content)
+@page(f"{_ASSIGNMENT}/ranking/live", "ranking_live.html")
+async def _live_ranking(handler: PageHandler, project: str, assignment: str) -> Values:
+    record, ranking = await gather(assignment_of(handler, project, assignment), ranking_of(handler, assignment))
+    return {"assignment": record, "ranking": ranking, "over": not ranking["pending"]}
+
+
+@page(f"{_ASSIGNMENT}/ranking/{{place}}", "replay.html", section="class")
+async def _replay(handler: PageHandler, project: str, assignment: str, place: str) -> Values:
+    record = await assignment_of(handler, project, assignment)
+    replay = await handler.ask("assignments.replay", assignment=assignment, place=place)
+    return {"title": f"Replay of {'the winner' if place == '1' else f'place {place}'}", "assignment": record, "replay": replay}
+
+
+@page(f"{_ASSIGNMENT}/scores.{{form}}")
+async def _scores(handler: PageHandler, project: str, assignment: str, form: str) -> None:
+    record = await assignment_of(handler, project, assignment)
+    scores = (await handler.ask("assignments.scores", assignment=assignment))["items"]
+    names = [question["name"] for question in record["questions"]]
+    content = scores_csv(scores, names) if form == "csv" else json.dumps(gradescope_results(scores, record["questions"]), indent=1)
+    handler.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json; charset=utf-8")
+    handler.set_header("Content-Disposition", f'attachment; filename="scores.{form}"')
+    handler.finish(content)
 
 
 def scores_csv(scores: Sequence[Mapping[str, Any]], questions: Sequence[str]) -> str:
@@ -114,28 +110,24 @@ def gradescope_results(scores: Sequence[Mapping[str, Any]], questions: Sequence[
     }
 
 
-class WallPage(AssignmentHandler):
-    async def get(self, project: str, assignment: str) -> None:
-        values = await self.values_of(project, assignment)
-        await self.show_in_project("wall.html", project, "class", title=f"Wall of {values['assignment']['name']}", **values)
-
-    async def values_of(self, project: str, assignment: str) -> dict[str, Any]:
-        record, wall, shown = await gather(
-            self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment), self.project_values(project)
-        )
-        all_work = [{**work, "letter": str(place)} for place, work in enumerate(wall["items"], 1)]
-        return {
-            "assignment": record,
-            "all_work": all_work,
-            "without": wall["without"],
-            "chart": draw_memory_by_time(_points(all_work)),
-            "sends": shown["may"]["editor"],
-        }
-
-
-class LiveWall(WallPage):
-    async def get(self, project: str, assignment: str) -> None:
-        self.write_part("wall_live.html", over=False, here=f"/p/{project}", **await self.values_of(project, assignment))
+@page(f"{_ASSIGNMENT}/wall", "wall.html", section="class")
+@page(f"{_ASSIGNMENT}/wall/live", "wall_live.html")
+async def _wall(handler: PageHandler, project: str, assignment: str) -> Values:
+    record, wall, shown = await gather(
+        assignment_of(handler, project, assignment),
+        handler.ask("work.wall", assignment=assignment),
+        handler.project_values(project),
+    )
+    all_work = [{**work, "letter": str(place)} for place, work in enumerate(wall["items"], 1)]
+    return {
+        "title": f"Wall of {record['name']}",
+        "assignment": record,
+        "all_work": all_work,
+        "without": wall["without"],
+        "chart": draw_memory_by_time(_points(all_work)),
+        "sends": shown["may"]["editor"],
+        "over": False,
+    }
 
 
 def _points(all_work: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
@@ -153,8 +145,8 @@ def _points(all_work: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
     ]
 
 
-class WorkThumbnail(AssignmentHandler):
-    async def get(self, project: str, assignment: str, work: str) -> None:
-        await self.assignment_of(project, assignment)
-        picture = (await self.ask("work.thumbnail", assignment=assignment, work=work))["svg"]
-        self.show_picture(picture, work, seconds=86_400)  # the address contains the time of the picture
+@page(f"{_ASSIGNMENT}/submissions/{{work}}/thumbnail.svg")
+async def _thumbnail(handler: PageHandler, project: str, assignment: str, work: str) -> None:
+    await assignment_of(handler, project, assignment)
+    picture = (await handler.ask("work.thumbnail", assignment=assignment, work=work))["svg"]
+    handler.show_picture(picture, work, seconds=86_400)  # the address contains the time of the picture

@@ -14,7 +14,7 @@ from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.comparison import LEAST, MOST
 from workbench.team.actions.entry_records import TIERS
 from workbench.team.actions.perform import Context, perform
-from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.page_handler import PageHandler, Values, gather, page
 from workbench.team.pages.page_words import ENGINE_NAMES, TIER_NAMES
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PEAK_MEMORY, SENT, STEP_TIME, FigureKind, PlanCard, read_card
 from workbench.team.pages.plan_charts import draw_memory_by_time, draw_predicted_by_measured
@@ -26,59 +26,54 @@ MOST_SHOWN = 60
 MOST_SOUGHT = 600
 
 
-class GalleryPage(ProjectPageHandler):
-    async def get(self, project: str) -> None:
-        arguments = {key: self.get_query_argument(key) for key in self.request.query_arguments}
-        if plan := arguments.get("plan"):
-            self.redirect_to(f"/p/{project}/plans/{plan}")
-            return
-        if (await self.ask("projects.get", project=project))["role"] == str(ProjectRole.STUDENT):
-            self.redirect_to(f"/p/{project}/assignments")
-            return
-        filters = GalleryFilters.of(arguments)
-        everything = await self.ask_all("plans.list", MOST_SOUGHT, project=project)
-        entries = await self.ask_all("plans.list", MOST_SOUGHT, filters.query, project=project) if filters.query else everything
-        cards = filters.order([card for entry in entries if filters.has(card := read_card(entry))])
-        baseline = next((read_card(entry) for entry in everything if entry["id"] == filters["baseline"]), None)
-        await self.show_in_project(
-            "gallery.html",
-            project,
-            "plans",
-            title="Plans",
-            filters=filters,
-            choices=choices_in(everything),
-            plans=cards[:MOST_SHOWN],
-            is_cut=len(cards) > MOST_SHOWN,
-            total=len(everything),
-            shown_kinds=FIGURE_KINDS[:3],
-            zoo=tuple(zoo_choices()),
-            baseline=baseline,
-            begins="new" in arguments,
-        )
+@page("/p/{project}/", "gallery.html", title="Plans", section="plans")
+async def _gallery(handler: PageHandler, project: str) -> Values | None:
+    arguments = {key: handler.get_query_argument(key) for key in handler.request.query_arguments}
+    if plan := arguments.get("plan"):
+        handler.redirect_to(f"/p/{project}/plans/{plan}")
+        return None
+    if (await handler.project_values(project))["project"]["role"] == str(ProjectRole.STUDENT):
+        handler.redirect_to(f"/p/{project}/assignments")
+        return None
+    filters = GalleryFilters.of(arguments)
+    everything = await handler.ask_all("plans.list", MOST_SOUGHT, project=project)
+    entries = await handler.ask_all("plans.list", MOST_SOUGHT, filters.query, project=project) if filters.query else everything
+    cards = filters.order([card for entry in entries if filters.has(card := read_card(entry))])
+    return {
+        "filters": filters,
+        "choices": choices_in(everything),
+        "plans": cards[:MOST_SHOWN],
+        "is_cut": len(cards) > MOST_SHOWN,
+        "total": len(everything),
+        "shown_kinds": FIGURE_KINDS[:3],
+        "zoo": tuple(zoo_choices()),
+        "baseline": next((read_card(entry) for entry in everything if entry["id"] == filters["baseline"]), None),
+        "begins": "new" in arguments,
+    }
 
 
-class PlanPage(ProjectPageHandler):
-    async def get(self, project: str, entry: str) -> None:
-        record = await self.ask("plans.get", entry=entry)
-        if record["project"] != project:
-            raise MissingError("plan", entry)
-        hardware, forks = await gather(
-            self.ask("hardware.list", project=project), self.ask_all("plans.list", 100, {"digest": record["digest"]}, project=project)
-        )
-        card = read_card(record)
-        forks_of_plan = [read_card(fork) for fork in forks if fork["id"] != entry]
-        await self.show_in_project(
-            "plan.html",
-            project,
-            "plans",
-            title=card.name,
-            plan=card,
-            same=forks_of_plan,
-            engines=_engines(hardware["items"]),
-            kinds=FIGURE_KINDS,
-            tiers=[tier for tier in TIERS if card.figures.get(tier)],
-            is_own=self.require_principal().name == card.author.name,
-        )
+_PLAN = "/p/{project}/plans/{entry}"
+
+
+@page(_PLAN, "plan.html", section="plans")
+async def _plan(handler: PageHandler, project: str, entry: str) -> Values:
+    record = await handler.ask("plans.get", entry=entry)
+    if record["project"] != project:
+        raise MissingError("plan", entry)
+    hardware, forks = await gather(
+        handler.ask("hardware.list", project=project),
+        handler.ask_all("plans.list", 100, {"digest": record["digest"]}, project=project),
+    )
+    card = read_card(record)
+    return {
+        "title": card.name,
+        "plan": card,
+        "same": [read_card(fork) for fork in forks if fork["id"] != entry],
+        "engines": _engines(hardware["items"]),
+        "kinds": FIGURE_KINDS,
+        "tiers": [tier for tier in TIERS if card.figures.get(tier)],
+        "is_own": handler.require_principal().name == card.author.name,
+    }
 
 
 def _engines(hardware: Sequence[Any]) -> list[tuple[str, str]]:
@@ -89,47 +84,40 @@ def _engines(hardware: Sequence[Any]) -> list[tuple[str, str]]:
     return list(texts.items())
 
 
-class ThumbnailPage(ProjectPageHandler):
-    async def get(self, project: str, entry: str) -> None:  # noqa: ARG002 - of its address
-        self.show_picture((await self.ask("plans.thumbnail", entry=entry))["svg"], entry, seconds=300)
+@page(f"{_PLAN}/thumbnail.svg")
+async def _thumbnail(handler: PageHandler, project: str, entry: str) -> None:  # noqa: ARG001 - of its address
+    handler.show_picture((await handler.ask("plans.thumbnail", entry=entry))["svg"], entry, seconds=300)
 
 
-class DocumentPage(ProjectPageHandler):
-    async def get(self, project: str, entry: str) -> None:  # noqa: ARG002 - of its address
-        record = await self.ask("plans.document", entry=entry)
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.set_header("Content-Disposition", f'attachment; filename="{record["digest"][:12]}.plan.json"')
-        self.finish(record["document"])
+@page(f"{_PLAN}/document")
+async def _document(handler: PageHandler, project: str, entry: str) -> None:  # noqa: ARG001 - of its address
+    record = await handler.ask("plans.document", entry=entry)
+    handler.set_header("Content-Type", "application/json; charset=utf-8")
+    handler.set_header("Content-Disposition", f'attachment; filename="{record["digest"][:12]}.plan.json"')
+    handler.finish(record["document"])
 
 
-class ComparePage(ProjectPageHandler):
-    async def get(self, project: str) -> None:
-        arguments = self.get_query_arguments("plans")
-        ids = list(dict.fromkeys(part for argument in arguments for part in argument.split(",") if part))
-        everything = self.get_query_argument("all", "") == "1"
-        if len(arguments) > 1:  # from checkboxes: a shareable address has one list
-            self.redirect_to(f"{self._address(project, ids)}{'&all=1' if everything else ''}")
-            return
-        if not LEAST <= len(ids) <= MOST:
-            raise WorkbenchError(f"{len(ids)} plans selected; compare takes {LEAST} to {MOST}.", ["tick that many in the gallery"])
-        compared = read_comparison(await self.ask("plans.compare", {"plans": ",".join(ids)}, project=project))
-        address = self._address(project, ids)
-        await self.show_in_project(
-            "compare.html",
-            project,
-            "plans",
-            title="Plans compared",
-            compared=compared,
-            groups=compared.groups if everything else compared.only_differences(),
-            everything=everything,
-            address=self.path_to(address),
-            whole_address=self.server.url(address),
-            front=draw_memory_by_time(compared.memory_by_time),
-            scatter=draw_predicted_by_measured(compared.predicted_by_measured),
-        )
-
-    def _address(self, project: str, ids: Sequence[str]) -> str:
-        return f"/p/{project}/compare?{urlencode({'plans': ','.join(ids)}, safe=',')}"
+@page("/p/{project}/compare", "compare.html", title="Plans compared", section="plans")
+async def _compare(handler: PageHandler, project: str) -> Values | None:
+    arguments = handler.get_query_arguments("plans")
+    ids = list(dict.fromkeys(part for argument in arguments for part in argument.split(",") if part))
+    everything = handler.get_query_argument("all", "") == "1"
+    address = f"/p/{project}/compare?{urlencode({'plans': ','.join(ids)}, safe=',')}"
+    if len(arguments) > 1:  # from checkboxes: a shareable address has one list
+        handler.redirect_to(f"{address}{'&all=1' if everything else ''}")
+        return None
+    if not LEAST <= len(ids) <= MOST:
+        raise WorkbenchError(f"{len(ids)} plans selected; compare takes {LEAST} to {MOST}.", ["tick that many in the gallery"])
+    compared = read_comparison(await handler.ask("plans.compare", {"plans": ",".join(ids)}, project=project))
+    return {
+        "compared": compared,
+        "groups": compared.groups if everything else compared.only_differences(),
+        "everything": everything,
+        "address": handler.path_to(address),
+        "whole_address": handler.server.url(address),
+        "front": draw_memory_by_time(compared.memory_by_time),
+        "scatter": draw_predicted_by_measured(compared.predicted_by_measured),
+    }
 
 
 class SharePage(TeamHandler):

@@ -8,7 +8,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
 from workbench.team.actions.jobs import ENDED
 from workbench.team.jobs.job_events import figures_of
-from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.page_handler import PageHandler, Values, gather, page
 from workbench.team.pages.page_words import write_bytes, write_dollars, write_seconds, write_span
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, STEP_TIME, FigureKind, PlanCard, read_card
 from workbench.team.pages.plan_charts import draw_curve
@@ -27,93 +27,81 @@ def price_of(job: Any, cards: Mapping[str, PlanCard]) -> str:
     return price.text if price else ""
 
 
-class JobsHandler(ProjectPageHandler):
-    async def cards_of(self, jobs: list[Any]) -> dict[str, PlanCard]:
-        ids = sorted({job["plan"]["id"] for job in jobs if job["plan"] and job["state"] == "done"})
-        return {entry["id"]: read_card(entry) for entry in await gather(*(self.ask("plans.get", entry=plan_id) for plan_id in ids))}
-
-    async def waiting(self, project: str, jobs: list[Any]) -> list[Any]:
-        role = (await self.ask("projects.get", project=project))["role"]
-        active = [job for job in jobs if job["state"] not in ENDED]
-        events = await gather(*(self.last_events(job) for job in active))
-        return [job_view(job, of_job, self.may_cancel(job, role)) for job, of_job in zip(active, events, strict=True)]
-
-    def may_cancel(self, job: Any, role: str) -> bool:
-        """Return whether to show the cancel button; the action checks the permission."""
-        return role == "owner" or (role == "runner" and job["author"]["name"] == self.require_principal().name)
-
-    async def last_events(self, job: Any) -> list[Any]:
-        if job["state"] == "queued":
-            return []
-        return (await self.events_of(job["id"]))[-_TAIL:]
-
-    async def events_of(self, job: str) -> list[Any]:
-        events: list[Any] = []
-        after = 0
-        while len(events) < _MOST_EVENTS:
-            try:
-                page = await self.ask("jobs.events", {"after": str(after)}, job=job)
-            except WorkbenchError:
-                return events
-            events += page["items"]
-            if not page["items"] or page["after"] == after:
-                break
-            after = page["after"]
-        return events
+async def _cards_of(handler: PageHandler, jobs: list[Any]) -> dict[str, PlanCard]:
+    ids = sorted({job["plan"]["id"] for job in jobs if job["plan"] and job["state"] == "done"})
+    return {entry["id"]: read_card(entry) for entry in await gather(*(handler.ask("plans.get", entry=plan_id) for plan_id in ids))}
 
 
-class JobsPage(JobsHandler):
-    async def get(self, project: str) -> None:
-        jobs = await self.ask_all("jobs.list", MOST_JOBS, project=project)
-        waiting = await self.waiting(project, jobs)
-        ended = [job_view(job, (), may_cancel=False) for job in jobs if job["state"] in ENDED][:MOST_ENDED]
-        cards = await self.cards_of(ended)
-        ended = [{**job, "price": price_of(job, cards)} for job in ended]
-        await self.show_in_project("jobs.html", project, "jobs", title="Jobs", waiting=waiting, ended=ended)
+async def _waiting(handler: PageHandler, project: str, jobs: list[Any]) -> list[Any]:
+    role = (await handler.project_values(project))["project"]["role"]
+    active = [job for job in jobs if job["state"] not in ENDED]
+    events = await gather(*(_last_events(handler, job) for job in active))
+    return [job_view(job, of_job, _may_cancel(handler, job, role)) for job, of_job in zip(active, events, strict=True)]
 
 
-class LiveJobs(JobsHandler):
-    async def get(self, project: str) -> None:
-        record, jobs = await gather(self.ask("projects.get", project=project), self.ask_all("jobs.list", MOST_JOBS, project=project))
-        waiting = await self.waiting(project, jobs)
-        may = {"runner": record["role"] in ("runner", "owner")}
-        self.write_part("jobs_live.html", not waiting, waiting=waiting, here=f"/p/{project}", may=may)
+def _may_cancel(handler: PageHandler, job: Any, role: str) -> bool:
+    """Return whether to show the cancel button; the action checks the permission."""
+    return role == "owner" or (role == "runner" and job["author"]["name"] == handler.require_principal().name)
 
 
-class JobHandler(JobsHandler):
-    async def values_of(self, project: str, job: str) -> dict[str, Any]:
-        record = await self.ask("jobs.get", job=job)
-        if record["project"] != project:
-            raise MissingError("job", job)
-        project_record, events, entries = await gather(
-            self.ask("projects.get", project=project),
-            self.events_of(job),
-            self.ask("plans.list", {"digest": record["digest"], "limit": "1"}, project=project),
-        )
-        card = read_card(entries["items"][0]) if entries["items"] else None
-        lines = log_lines(events)
-        return {
-            "job": job_view(record, events, self.may_cancel(record, project_record["role"])),
-            "figures": job_figures(record, events, card),
-            "curves": job_curves(events),
-            "lines": lines[-MOST_LINES:],
-            "cut": len(lines) > MOST_LINES,
-            "facts": job_facts(record),
-        }
+async def _last_events(handler: PageHandler, job: Any) -> list[Any]:
+    return [] if job["state"] == "queued" else (await _events_of(handler, job["id"]))[-_TAIL:]
 
 
-class JobPage(JobHandler):
-    async def get(self, project: str, job: str) -> None:
-        values = await self.values_of(project, job)
-        await self.show_in_project(
-            "job.html", project, "jobs", title=f"{values['job']['kind'].capitalize()} of {values['job']['plan_name']}", **values
-        )
+async def _events_of(handler: PageHandler, job: str) -> list[Any]:
+    events: list[Any] = []
+    after = 0
+    while len(events) < _MOST_EVENTS:
+        try:
+            found = await handler.ask("jobs.events", {"after": str(after)}, job=job)
+        except WorkbenchError:
+            return events
+        events += found["items"]
+        if not found["items"] or found["after"] == after:
+            break
+        after = found["after"]
+    return events
 
 
-class LiveJob(JobHandler):
-    async def get(self, project: str, job: str) -> None:
-        values = await self.values_of(project, job)
-        self.write_part("job_live.html", values["job"]["is_over"], here=f"/p/{project}", **values)
+@page("/p/{project}/jobs", "jobs.html", title="Jobs", section="jobs")
+async def _jobs(handler: PageHandler, project: str) -> Values:
+    jobs = await handler.ask_all("jobs.list", MOST_JOBS, project=project)
+    waiting = await _waiting(handler, project, jobs)
+    ended = [job_view(job, (), may_cancel=False) for job in jobs if job["state"] in ENDED][:MOST_ENDED]
+    cards = await _cards_of(handler, ended)
+    return {"waiting": waiting, "ended": [{**job, "price": price_of(job, cards)} for job in ended]}
+
+
+@page("/p/{project}/jobs/live", "jobs_live.html")
+async def _live_jobs(handler: PageHandler, project: str) -> Values:
+    waiting = await _waiting(handler, project, await handler.ask_all("jobs.list", MOST_JOBS, project=project))
+    return {"waiting": waiting, "over": not waiting}
+
+
+@page("/p/{project}/jobs/{job}", "job.html", section="jobs")
+@page("/p/{project}/jobs/{job}/live", "job_live.html")
+async def _job(handler: PageHandler, project: str, job: str) -> Values:
+    record = await handler.ask("jobs.get", job=job)
+    if record["project"] != project:
+        raise MissingError("job", job)
+    of_project, events, entries = await gather(
+        handler.project_values(project),
+        _events_of(handler, job),
+        handler.ask("plans.list", {"digest": record["digest"], "limit": "1"}, project=project),
+    )
+    card = read_card(entries["items"][0]) if entries["items"] else None
+    lines = log_lines(events)
+    view = job_view(record, events, _may_cancel(handler, record, of_project["project"]["role"]))
+    return {
+        "title": f"{view['kind'].capitalize()} of {view['plan_name']}",
+        "job": view,
+        "figures": job_figures(record, events, card),
+        "curves": job_curves(events),
+        "lines": lines[-MOST_LINES:],
+        "cut": len(lines) > MOST_LINES,
+        "facts": job_facts(record),
+        "over": view["is_over"],
+    }
 
 
 MOST_LINES = 200

@@ -1,10 +1,11 @@
-"""Base handlers of the pages, which run actions and render their answers."""
+"""Pages: functions that ask actions for what a template shows, and the handler that renders them."""
 
 import asyncio
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tornado.web import create_signed_value, decode_signed_value
 
@@ -14,7 +15,7 @@ from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
 from workbench.team.sandbox.resource_limits import SandboxLevel
-from workbench.team.web.base_handler import TeamHandler, page_environment
+from workbench.team.web.base_handler import TeamHandler
 
 # The outcome of a form, shown once on the next page; it is stored in a signed cookie.
 #
@@ -63,11 +64,14 @@ PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 class PageHandler(TeamHandler):
     """Base of pages: `self.ask("rooms.list", project=slug)` runs an action, `self.show("rooms.html")` renders."""
 
+    def initialize(self) -> None:
+        super().initialize()
+        self._of_project: dict[str, Any] = {}
+
     async def prepare(self) -> None:
         await super().prepare()
-        if self._finished:
-            return
-        self.require_principal()
+        if not self._finished:
+            self.require_principal()
 
     async def ask(self, name: str, /, query: Mapping[str, Any] | None = None, body: Any = None, **path: str) -> Any:
         """Run an action for this user and return its answer; raises the action's errors."""
@@ -103,6 +107,10 @@ class PageHandler(TeamHandler):
         return "" if self.server.sandbox is None else str(self.server.sandbox)
 
     @property
+    def sandbox_warning(self) -> str:
+        return self.sandbox_text if self.sandbox_level is SandboxLevel.SEPARATE_PROCESS else ""
+
+    @property
     def sandbox_level(self) -> SandboxLevel | None:
         """The isolation of team programs; `None` if the server runs none."""
         return None if self.server.sandbox is None else self.server.sandbox.level
@@ -114,17 +122,15 @@ class PageHandler(TeamHandler):
         self.clear_cookie(SAID_COOKIE, path=self.server.cookie_options["path"])
         return decode_flash_message(cookie, self.server.secret_key, self.principal.user_id)
 
-
-class ProjectPageHandler(PageHandler):
-    async def show_in_project(self, template: str, slug: str, section: str, **values: object) -> None:
-        self.show(template, 200, section=section, **await self.project_values(slug), **values)
-
     async def project_values(self, slug: str) -> dict[str, Any]:
-        project = await self.ask("projects.get", project=slug)
-        roles = tuple(map(str, ProjectRole))
-        rank = roles.index(project["role"])
-        may = {role: rank >= place for place, role in enumerate(roles)}
-        return {"project": project, "may": may, "here": f"/p/{slug}"}
+        """Return the project of the page, and what the user may do there."""
+        if not self._of_project:
+            project = await self.ask("projects.get", project=slug)
+            roles = tuple(map(str, ProjectRole))
+            rank = roles.index(project["role"])
+            may = {role: rank >= place for place, role in enumerate(roles)}
+            self._of_project = {"project": project, "may": may, "here": f"/p/{slug}"}
+        return self._of_project
 
     def show_picture(self, svg: str | None, name: str, seconds: int) -> None:
         """Write a picture that browsers cache for `seconds`. Raises `MissingError` without one."""
@@ -135,12 +141,50 @@ class ProjectPageHandler(PageHandler):
         self.set_header("Cache-Control", f"private, max-age={seconds}")
         self.finish(svg)
 
-    def write_part(self, template: str, over: bool, **values: object) -> None:
-        shared = {"path": self.path_to, "principal": self.principal}
-        html = page_environment().get_template(template).render({**shared, **values})
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(json.dumps({"html": html, "over": over}))
-
 
 async def gather(*questions: Any) -> list[Any]:
     return list(await asyncio.gather(*questions))
+
+
+Values = Mapping[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Awaitable[Values | None]])
+PAGES = "team_pages"
+_PARTS = {"project": "[a-z0-9-]{1,40}", "job": "[a-z0-9]{4,40}", "place": "[0-9]{1,4}", "form": "csv|json"}
+_ID = "[a-z0-9]{4,64}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredPage:
+    """A page at `path`: the function `values` returns what its `template` shows, or answers by itself and returns `None`.
+
+    Pages of a project also get the project and the user's permissions there. `fixed` are the `title`, unless it is among the values, and
+    the `place` and `section` that the navigation marks. A part of a page at `.../live` is polled as JSON until its value `over` is true.
+    """
+
+    path: str
+    template: str
+    values: Callable[..., Awaitable[Values | None]]
+    fixed: Mapping[str, str]
+
+    @property
+    def pattern(self) -> str:
+        parts = re.split(r"\{(\w+)\}", self.path)
+        return "".join(f"(?P<{part}>{_PARTS.get(part, _ID)})" if place % 2 else re.escape(part) for place, part in enumerate(parts))
+
+    @property
+    def is_of_admin(self) -> bool:
+        return self.path.startswith("/admin")
+
+    @property
+    def is_live(self) -> bool:
+        return self.path.endswith("/live")
+
+
+def page(path: str, template: str = "", **fixed: str) -> Callable[[Function], Function]:
+    """Register a function of the handler and of the path's parts in braces as a page."""
+
+    def decorate(values: Function) -> Function:
+        vars(values)[PAGES] = (RegisteredPage(path, template, values, fixed), *vars(values).get(PAGES, ()))
+        return values
+
+    return decorate

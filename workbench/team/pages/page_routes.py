@@ -1,23 +1,20 @@
 """Routes of the pages, their forms and static files."""
 
+import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tornado.web import StaticFileHandler
 
-from workbench.team.pages import account_pages, class_pages
+from workbench.team.pages import account_pages, class_pages, gallery_pages, jobs_pages, project_pages
 from workbench.team.pages.form_handler import GRADES_FORM, WHEEL_FORM, FormHandler, GradesFormHandler, WheelFormHandler
-from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, SharePage, ThumbnailPage
-from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
 from workbench.team.pages.page_forms import ALL_FORMS
-from workbench.team.pages.project_pages import HardwarePage, HomePage, PeoplePage, ProgramsPage
+from workbench.team.pages.page_handler import PAGES, PageHandler, RegisteredPage, Values
+from workbench.team.web.base_handler import page_environment
 from workbench.team.web.security import page_headers
 
 STATIC = Path(__file__).parent / "static"
-_P = r"/p/(?P<project>[a-z0-9-]{1,40})"
-_PLAN = rf"{_P}/plans/(?P<entry>[a-z0-9]{{4,64}})"
-_ASSIGNMENT = rf"{_P}/assignments/(?P<assignment>[a-z0-9]{{4,64}})"
-_JOB = rf"{_P}/jobs/(?P<job>[a-z0-9]{{4,40}})"
 
 
 class PageFiles(StaticFileHandler):
@@ -32,41 +29,50 @@ class PageFiles(StaticFileHandler):
         self.set_header("Cache-Control", "no-cache")
 
 
+def pages_of(*modules: ModuleType) -> list[RegisteredPage]:
+    """Return the pages of modules, with fixed addresses first: `jobs/live` is not the page of a job."""
+    functions = (value for module in modules for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+    pages = (registered for function in functions for registered in getattr(function, PAGES, ()))
+    return sorted(pages, key=lambda page: page.path.count("{"))
+
+
+class ShowPage(PageHandler):
+    def initialize(self, page: RegisteredPage) -> None:  # type: ignore[override]
+        super().initialize()
+        self.page = page
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        if self.page.is_of_admin and not self._finished:
+            self.require_admin()  # the actions check it too
+
+    async def get(self, **path: str) -> None:
+        values = await self.page.values(self, **path)
+        if values is None:
+            return
+        of_project = await self.project_values(path["project"]) if "project" in path else {}
+        warning = {"sandbox_warning": self.sandbox_warning} if self.page.is_of_admin else {}
+        shown = {**self.page.fixed, **of_project, **warning, **values}
+        if self.page.is_live:
+            self._write_part(shown)
+        else:
+            self.show(self.page.template, **shown)
+
+    def _write_part(self, shown: Values) -> None:
+        shared = {"path": self.path_to, "principal": self.principal}
+        html = page_environment().get_template(self.page.template).render({**shared, **shown})
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps({"html": html, "over": shown["over"]}))
+
+
 def page_routes() -> list[tuple[Any, ...]]:
-    forms = [(form.pattern, FormHandler, {"form": form}) for form in ALL_FORMS]
+    pages = pages_of(project_pages, gallery_pages, account_pages, class_pages, jobs_pages)
     return [
-        (r"/", HomePage),
-        (rf"{_P}/", GalleryPage),
-        (rf"{_P}/compare", ComparePage),
-        (_PLAN, PlanPage),
-        (rf"{_PLAN}/thumbnail\.svg", ThumbnailPage),
-        (rf"{_PLAN}/document", DocumentPage),
-        (rf"{_P}/rooms", account_pages.RoomsPage),
-        (rf"{_P}/assignments", class_pages.ClassPage),
-        (_ASSIGNMENT, class_pages.AssignmentPage),
-        (rf"{_ASSIGNMENT}/ranking/live", class_pages.LiveRanking),
-        (rf"{_ASSIGNMENT}/ranking/(?P<place>[0-9]{{1,4}})", class_pages.ReplayPage),
-        (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", class_pages.ScoresTable),
-        (rf"{_ASSIGNMENT}/wall", class_pages.WallPage),
-        (rf"{_ASSIGNMENT}/wall/live", class_pages.LiveWall),
-        (rf"{_ASSIGNMENT}/submissions/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", class_pages.WorkThumbnail),
-        (rf"{_P}/jobs", JobsPage),
-        (rf"{_P}/jobs/live", LiveJobs),
-        (_JOB, JobPage),
-        (rf"{_JOB}/live", LiveJob),
-        (rf"{_P}/programs", ProgramsPage),
-        (rf"{_P}/people", PeoplePage),
-        (rf"{_P}/hardware", HardwarePage),
-        (r"/admin", account_pages.AdminPeoplePage),
-        (r"/admin/limits", account_pages.AdminLimitsPage),
-        (r"/admin/audit", account_pages.AuditPage),
-        (r"/admin/status", account_pages.StatusPage),
-        (r"/account", account_pages.AccountPage),
+        *((page.pattern, ShowPage, {"page": page}) for page in pages),
         (r"/account/password", account_pages.PasswordForm),
-        (r"/account/quota", account_pages.QuotaPage),
-        (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", SharePage),
+        (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", gallery_pages.SharePage),
         (r"/team-static/(.*)", PageFiles, {"path": str(STATIC)}),
         (GRADES_FORM.pattern, GradesFormHandler, {"form": GRADES_FORM}),
         (WHEEL_FORM.pattern, WheelFormHandler, {"form": WHEEL_FORM}),
-        *forms,
+        *((form.pattern, FormHandler, {"form": form}) for form in ALL_FORMS),
     ]
