@@ -8,7 +8,8 @@ Each text says what is wrong, shows the arithmetic, and ends with suggestions:
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import SequenceMatcher, get_close_matches
 from reprlib import repr as short_repr
 from textwrap import indent
@@ -46,6 +47,25 @@ def ways_out_text(ways_out: Iterable[str]) -> str:
     questions = [f"{way[:1].upper()}{way[1:]}" for way in ways if way.endswith("?")]
     others = " · ".join(way for way in ways if not way.endswith("?"))
     return " ".join([*questions, *([f"Try: {others}."] if others else [])])
+
+
+@contextmanager
+def explain_os_errors(problem: str, kind: type[WorkbenchError], *ways_out: str) -> Iterator[None]:
+    """Convert an `OSError` to an error of class `kind`: `problem`, and the reason of the operating system."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror or error}.", ways_out) from None
+
+
+@contextmanager
+def explain_read_errors(path: object, not_text: WorkbenchError) -> Iterator[None]:
+    """Convert errors on reading `path`: `not_text` is raised for bytes that are not UTF-8, an error of its class for others."""
+    try:
+        with explain_os_errors(f"`{path}` cannot be read", type(not_text), "check the path"):
+            yield
+    except UnicodeDecodeError:
+        raise not_text from None
 
 
 class MeshError(WorkbenchError):

@@ -23,7 +23,7 @@ from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.documents import compiled_record, dump_plan, measurement_record
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
@@ -123,12 +123,8 @@ def events_path(path: str, process: int) -> Path:
 
 
 def _open(path: Path) -> EventFile:
-    try:
+    with explain_os_errors(f"The events cannot be written to `{path}`", WorkbenchError, "name a file in a folder that exists"):
         return EventFile(path)
-    except OSError as error:
-        raise WorkbenchError(
-            f"The events cannot be written to `{path}`: {error.strerror}.", ["name a file in a folder that exists"]
-        ) from None
 
 
 def _short(kind: str, figures: dict[str, Any]) -> dict[str, Any]:

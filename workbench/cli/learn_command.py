@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.core.installation import install_command, shipped_folder
-from workbench.errors import DocumentError, unknown_name
+from workbench.errors import DocumentError, explain_os_errors, unknown_name
 from workbench.widgets.glossary.lessons import COURSES, NOTEBOOKS, docs_address, replace_links
 
 _ANSWERS = "answers.json"  # not copied: the copy is for students
@@ -41,10 +41,8 @@ def learn(options: argparse.Namespace) -> None:
         print(json.dumps([each._asdict() for each in items], indent=1) if options.json else _list_text(items))
         return
     target = Path(options.to or item.name)
-    try:
+    with explain_os_errors(f"`{target}` cannot be written", DocumentError, "choose another folder with --to"):
         notebook = _copy(item, target)
-    except OSError as error:
-        raise DocumentError(f"`{target}` cannot be written: {error.strerror or error}.", ["choose another folder with --to"]) from None
     lines = _next_steps(item, target, notebook)
     print(json.dumps({**item._asdict(), "folder": str(target), "commands": lines}, indent=1) if options.json else "\n  ".join(lines))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench.cli.catalogue_command import use_hardware_file
 from workbench.documents import save_plan
-from workbench.errors import SearchError
+from workbench.errors import SearchError, explain_os_errors
 from workbench.models.sizing.cluster_answer import ClusterAnswer, answer_record
 from workbench.models.sizing.plan_config import plan_config
 from workbench.tracing.jax_backends import force_cpu_backend
@@ -43,10 +43,8 @@ def _progress_printer() -> Callable[[ClusterAnswer], None]:
 
 def _save(answer: ClusterAnswer, options: argparse.Namespace) -> None:
     folder = Path(options.save)
-    try:
+    with explain_os_errors(f"`{folder}` cannot be written", SearchError, "give another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SearchError(f"`{folder}` cannot be written: {error.strerror or error}.", ["give another folder"]) from None
     paths = {goal: folder / f"{goal.replace(' ', '_')}.plan.json" for goal in answer.layouts}
     for goal, path in paths.items():
         save_plan(answer.plan(goal), path)

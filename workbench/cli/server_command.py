@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.parse_untrusted import read_text
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors, explain_read_errors
 from workbench.units import format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ def pull(options: argparse.Namespace) -> None:
     if not options.output:
         print(text, end="")
         return
-    try:
+    with explain_os_errors(f"`{options.output}` cannot be written", WorkbenchError, "give another file"):
         Path(options.output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WorkbenchError(f"`{options.output}` cannot be written: {error.strerror}.", ["give another file"]) from None
 
 
 def submit(options: argparse.Namespace) -> None:
@@ -128,12 +126,8 @@ def _ask_token(url: str) -> str:
 
 def read_document(name: str) -> str:
     """Read the text of a document; the server validates it. Raises `WorkbenchError`."""
-    try:
+    with explain_read_errors(name, WorkbenchError(f"`{name}` is not a document: it is not text in UTF-8.", ["choose a JSON file"])):
         text = sys.stdin.read(_LARGEST + 1) if name == "-" else read_text(Path(name), _LARGEST)
-    except OSError as error:
-        raise WorkbenchError(f"`{name}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
-    except UnicodeDecodeError:
-        raise WorkbenchError(f"`{name}` is not a document: it is not text in UTF-8.", ["choose a JSON file"]) from None
     if len(text) > _LARGEST:
         raise WorkbenchError(f"`{name}` is not a document: it has more than {_LARGEST:,} characters.", ["choose a JSON file"])
     return text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.shared_arguments import verify_port_is_free
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors
 from workbench.team.accounts.invitations import invite
 from workbench.team.accounts.revocations import issue_token
 from workbench.team.accounts.user_accounts import add_user, count_users, disable_user, enable_user, find_user, note
@@ -34,13 +34,10 @@ def init(options: argparse.Namespace) -> None:
     """Create the folder, `team.toml` and the database tables. Existing ones stay."""
     data = _folder(options)
     given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
-    try:
-        with private_data(data):
-            if not (data / FILE).exists():
-                lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
-                (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
-    except OSError as error:
-        raise WorkbenchError(f"{data / FILE} cannot be written: {error.strerror}.", ["choose another folder with --data"]) from None
+    with explain_os_errors(f"{data / FILE} cannot be written", WorkbenchError, "choose another folder with --data"), private_data(data):
+        if not (data / FILE).exists():
+            lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
+            (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
     with _opened(options, make=True) as (store, config):
         print(f"Settings: {data / FILE}. Database: {_without_password(store, config)}.")
     print("Next:\n  workbench team user add NAME --admin\n  workbench team serve")

@@ -32,7 +32,7 @@ from workbench.documents.program_references import (
     verify_arguments,
     verify_reference,
 )
-from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
+from workbench.errors import DocumentError, FleetError, WorkbenchError, explain_read_errors, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.unit_chains import verify_names
 from workbench.units import parse_bytes
@@ -55,12 +55,8 @@ def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any
     models cannot be trained together.
     """
     path = Path(path)
-    try:
+    with explain_read_errors(path, DocumentError(f"`{path}` is not a fleet file: it is not text in UTF-8.", _FORMAT_HINTS)):
         text = read_text(path)
-    except OSError as error:
-        raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not a fleet file: it is not text in UTF-8.", _FORMAT_HINTS) from None
     fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", allow=allow, **changes)
     return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
 

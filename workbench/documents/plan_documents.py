@@ -20,7 +20,7 @@ from workbench.core.sharding import Sharding
 from workbench.documents.document_schema import schema_problem
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
 from workbench.documents.program_references import program_from_reference, verify_allowed, verify_reference
-from workbench.errors import DocumentError, HardwareError, wrong_type
+from workbench.errors import DocumentError, HardwareError, explain_read_errors, wrong_type
 from workbench.hardware.axis_assignment_text import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.hardware.hardware import Hardware
@@ -102,12 +102,8 @@ def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda:
 def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
     """Read a plan document; `allow="mine"` lets it import the module `mine`. Raises the errors of `parse_plan`."""
     allow = read_allowed(allow)
-    try:
+    with explain_read_errors(path, _not_json_error(f"`{path}`", "it is not text in UTF-8")):
         text = read_text(_as_path(path))
-    except OSError as error:
-        raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
-    except UnicodeDecodeError:
-        raise _not_json_error(f"`{path}`", "it is not text in UTF-8") from None
     return parse_plan(text, f"`{path}`", allow)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from workbench.core.installation import upgrade_advice
 from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.document_schema import schema_problem
-from workbench.errors import DocumentError, unknown_name, wrong_type
+from workbench.errors import DocumentError, explain_read_errors, unknown_name, wrong_type
 from workbench.exercises.choice_question import ChoiceQuestion
 from workbench.exercises.number_question import NumberQuestion
 from workbench.exercises.parse_questions import Question, parse_question
@@ -106,12 +106,8 @@ KINDS = (EXERCISE, ANSWERS)
 
 def read_document(path: Path) -> str:
     """The text of a file. Raises `DocumentError` if it cannot be read."""
-    try:
+    with explain_read_errors(path, DocumentError(f"`{path}` is not text in UTF-8.", ["choose a JSON file"])):
         return read_text(path)
-    except OSError as error:
-        raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not text in UTF-8.", ["choose a JSON file"]) from None
 
 
 def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:

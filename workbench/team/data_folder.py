@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors
 from workbench.team.jobs.job_folder import EVENTS, PLAN
 
 _PRIVATE = 0o077
@@ -60,10 +60,8 @@ def make_private(data: Path) -> None:
 
 
 def _make(data: Path) -> None:
-    try:
+    with explain_os_errors(f"{data} cannot be created", WorkbenchError, "choose another folder with --data"):
         data.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkbenchError(f"{data} cannot be created: {error.strerror}.", ["choose another folder with --data"]) from None
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tornado.web import create_signed_value, decode_signed_value
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors
 from workbench.team.accounts.identities import SignInError
 
 LASTS = 600.0
@@ -88,10 +88,8 @@ _BYTES = 32
 def load_secret_key(data: Path) -> bytes:
     """Read or create the secret key. Raises `WorkbenchError` if it is invalid or other users can read it."""
     path = data / FILE
-    try:
+    with explain_os_errors(f"The secret key {path} cannot be written", WorkbenchError, "choose your own data folder"):
         _make(path)
-    except OSError as error:
-        raise WorkbenchError(f"The secret key {path} cannot be written: {error.strerror}.", ["choose your own data folder"]) from None
     if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise WorkbenchError(f"Other users of this machine can read the secret key {path}.", [f"run `chmod 600 {path}`"])
     try:

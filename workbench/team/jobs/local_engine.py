@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from workbench.errors import explain_os_errors
 from workbench.team.jobs.job_folder import base_environment, has_argument, python_path, read_started, start_mark
 from workbench.team.jobs.job_spec import JobError, JobSpec
 
@@ -75,10 +76,8 @@ class LocalEngine:
         command = ["nice", "-n", str(NICENESS), *supervisor_command(folder)]
         quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
         log = (os.POSIX_SPAWN_OPEN, 2, str(folder / "supervisor"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
+        with explain_os_errors("The job does not start on this machine", JobError, "try again", "end other jobs"):
             pid = os.posix_spawnp("nice", command, environment, file_actions=[*quiet, log], setsid=True)
-        except OSError as error:
-            raise JobError(f"The job does not start on this machine: {error.strerror}.", ["try again", "end other jobs"]) from None
         return f"{pid}:{start_mark(pid)}"
 
     def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - part of the protocol

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, S
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.core.operating_system import try_lock
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, explain_os_errors
 from workbench.team.store.database_errors import DatabaseProblemError, converting_database_errors
 
 BUSY = 10.0
@@ -188,10 +188,8 @@ def claim_store(store: Store, holder: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _claim_file(path: Path, holder: str) -> Iterator[None]:
-    try:
+    with explain_os_errors(f"{path} cannot be opened", WorkbenchError, "choose your own data folder with --data"):
         file = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise WorkbenchError(f"{path} cannot be opened: {error.strerror}.", ["choose your own data folder with --data"]) from None
     with file:
         file.seek(0)
         if not try_lock(file.fileno()):
