@@ -56,3 +56,31 @@ def test_a_pmap_without_a_named_axis_is_refused_at_its_line():
         Plan(trace(lambda x, w: unnamed(x, w) * 2, *SMALL), "shards:2").report()
     assert "`batch:shards`" in caught.value.ways_out[0]
     assert 'in_specs=P("shards")' in caught.value.ways_out[1]
+
+
+ALONE = S((1, 16, 32), "float32"), S((1, 32, 8), "float32")
+
+
+def nested(x, w):
+    return jax.lax.scan(lambda total, _: (total + multiply(x, w), None), jax.numpy.zeros((1, 16, 8)), length=2)[0]
+
+
+def anonymous(x, w):
+    return jax.pmap(lambda x, w: jax.numpy.tanh(x @ w))(x, w)
+
+
+@pytest.mark.parametrize(
+    ("function", "mapped", "axis"),
+    [(step, "multiply", "devices"), (unnamed, "unnamed", "data"), (nested, "multiply", "devices"), (anonymous, "f", "data")],
+)
+def test_a_pmap_over_one_device_is_refused_at_its_line(function, mapped, axis):
+    with pytest.raises(TraceError, match=rf"^`{mapped}` is mapped by `jax.pmap`( \(test_pmapped_functions.py:\d+\))?, which") as caught:
+        trace(lambda x, w: function(x, w) * 2, *ALONE)
+    assert "(test_pmapped_functions.py:" in str(caught.value)
+    assert f'in_specs=P("{axis}")' in caught.value.ways_out[1]
+
+
+def test_a_shard_map_over_one_device_is_planned():
+    mesh = jax.sharding.AbstractMesh((1,), ("devices",), (jax.sharding.AxisType.Auto,))
+    program = trace(jax.shard_map(lambda x, w: x @ w, mesh=mesh, in_specs=jax.P("devices"), out_specs=jax.P("devices")), *ALONE)
+    assert Plan(program, "devices:1").report().collectives == ()

@@ -19,6 +19,8 @@ from workbench.core.program import MeshAxes
 from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import NOTHING_WRITTEN, WrittenShardings
 from workbench.errors import TraceError
+from workbench.propagation.module.source_location import is_library
+from workbench.tracing.jaxpr.equations import equations_below, equations_inside, jaxprs_in, source_line
 from workbench.tracing.resized_meshes import is_another
 
 T = TypeVar("T")
@@ -43,11 +45,27 @@ def bind_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
 def pmap_error(function: object) -> TraceError | None:
     """The error for a function made by `jax.pmap`, with what to write instead; `None` for other functions."""
     code = getattr(function, "__code__", None)
-    if code is None or not code.co_filename.replace("\\", "/").endswith("jax/_src/pmap.py"):
+    if code is None or not _is_pmap(code.co_filename):
         return None
-    name, axis = getattr(function, "__name__", "f"), _pmapped_axis(function)
+    return _refused_map(getattr(function, "__name__", "f"), _pmapped_axis(function))
+
+
+def verify_pmaps(jaxpr: Any) -> None:
+    """Raise the error of `pmap_error` for a map over one device, which JAX lowers without its mesh axis."""
+    for eqn, around in equations_below(jaxpr):
+        if eqn.primitive.name == "shard_map" and eqn.params["mesh"].size == 1 and _is_pmap(next(jaxprs_in(eqn)).debug_info.func_filename):
+            (axis,) = eqn.params["mesh"].axis_names
+            raise _refused_map(_mapped_name(eqn), _shown_axis(axis), next(filter(None, map(source_line, around[::-1])), ""))
+
+
+def _is_pmap(filename: str | None) -> bool:
+    return filename is not None and filename.replace("\\", "/").endswith("jax/_src/pmap.py")
+
+
+def _refused_map(name: str, axis: str, line: str = "") -> TraceError:
+    place = f" ({line})" if line else ""
     return TraceError(
-        f"`{name}` is mapped by `jax.pmap`, which chooses its own devices, so that no plan can shard it.",
+        f"`{name}` is mapped by `jax.pmap`{place}, which chooses its own devices, so that no plan can shard it.",
         [
             f"use `jax.jit({name})` on the whole batch, without collectives over `{axis}`, and shard it in the plan, `batch:data`",
             f'keep them with `jax.shard_map({name}, mesh=mesh, in_specs=P("{axis}"), out_specs=P("{axis}"))` and a mesh axis `{axis}`',
@@ -60,8 +78,21 @@ def _pmapped_axis(function: Any) -> str:
         inner = inspect.getclosurevars(inspect.getclosurevars(function).nonlocals["infer_params"]).nonlocals
     except (KeyError, TypeError):
         return "data"
-    axis = inner.get("axis_name")
+    return _shown_axis(inner.get("axis_name"))
+
+
+def _shown_axis(axis: object) -> str:
     return "data" if axis in (None, "_internal_pmap_axis_name") else str(axis)
+
+
+def _mapped_name(shard_map: Any) -> str:
+    """The name of the mapped function, from the calls that led to its operations; `f` for a lambda."""
+    for eqn in equations_inside(shard_map):
+        frames = eqn.source_info.traceback.frames if eqn.source_info.traceback is not None else ()
+        names = [frame.function_name.rpartition(".")[2] for frame in frames if not is_library(frame.file_name)]
+        if names:  # the outermost: JAX begins the calls of an operation at the map
+            return names[-1] if names[-1].isidentifier() else "f"
+    return "f"
 
 
 def called_pmap_error(error: Exception) -> TraceError | None:

@@ -31,7 +31,7 @@ from workbench.tracing.jaxpr.equations import equations_below, removed_values, s
 from workbench.tracing.jaxpr.float8_rewrite import InFloat8
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
-from workbench.tracing.mesh_context import bind_mesh, called_pmap_error, written_shardings
+from workbench.tracing.mesh_context import bind_mesh, called_pmap_error, verify_pmaps, written_shardings
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
 from workbench.units import format_bytes
@@ -153,6 +153,7 @@ def build_program(
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
+    verify_pmaps(traced.jaxpr.jaxpr)
     custom_partitioning = _find_own_partitioning(traced.jaxpr.jaxpr)
     lowered = guard_tracing(lambda: lower(traced, name), name)
     module = lowered.module
