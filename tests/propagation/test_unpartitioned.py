@@ -6,6 +6,7 @@ import pytest
 
 from workbench.propagation.structure.operation_work import SPLITS_FFT_BATCHES
 from workbench.public_plan import Plan
+from workbench.reports.collective import collective_class
 from workbench.tracing import trace
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -81,3 +82,30 @@ def test_a_router_sends_what_xlas_partitioner_sends_for_its_choice(layout, hardw
     one = Plan(trace(route, *shapes, dims={"x": "row d", "w": "d expert"}), "data:2 model:4", layout, hardware=hardware)
     assert one.report().by_axis_and_kind == one.report("partitioned").by_axis_and_kind
     assert ("not partitioned" in {each.kind for each in one.report().notes}) == (hardware is None)
+
+
+def spectrum(x):
+    return jnp.fft.fft(jnp.exp(x))
+
+
+def half_spectrum(x):
+    return jnp.abs(jnp.fft.rfft(x.real))
+
+
+def signal(x):
+    return jnp.fft.irfft(jnp.exp(x), n=62)
+
+
+COMPLEX = jax.ShapeDtypeStruct((8, 32), "complex64")
+FOURIER = [(spectrum, "n:m"), (spectrum, "row:d; n:m"), (half_spectrum, "n:m"), (half_spectrum, "row:d; n:m"), (signal, "row:d")]
+
+
+@pytest.mark.parametrize(("hardware", "function", "layout"), [(chips, *case) for chips in (None, "TPU v5e 2x4") for case in FOURIER])
+def test_a_transform_along_a_sharded_dimension_is_gathered_and_on_a_tpu_summed(hardware, function, layout):
+    one = Plan(trace(function, COMPLEX, dims={"x": "row n"}), "d:2 m:4", layout, hardware=hardware)
+    planned, partitioned = (
+        {(axes, collective_class(kind)): size for (axes, kind), size in one.report(tier).by_axis_and_kind.items()}
+        for tier in ("planned", "partitioned")
+    )
+    assert planned == partitioned
+    assert "not counted" not in {each.kind for each in one.report().notes}

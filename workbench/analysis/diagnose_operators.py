@@ -135,7 +135,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
     counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
     counted |= {
-        index for index in structure.crossing_ops if structure.ops[index].kind == DYNAMIC_SLICE
+        index for index in structure.crossing_ops if structure.ops[index].kind in (DYNAMIC_SLICE, "stablehlo.fft")
     }  # gathered by `insert_dot_reshards`
     uncounted = (index for index in structure.crossing_ops if index not in counted)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():

@@ -21,7 +21,7 @@ from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, local_shape, sharding_text
 from workbench.propagation.reductions import find_sole_addition
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
-from workbench.propagation.structure.operation_work import is_top_k
+from workbench.propagation.structure.operation_work import fft_batch_rank, is_top_k
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 from workbench.propagation.xla_backends import Backend
@@ -40,6 +40,8 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
             _join_pooled(op)
         if is_top_k(op) and not backend.splits_every_batch and any(dims := reader.dims_of(op.operands[0])) and dims[-1]:
             _reshard_before(op, 0, (*dims[:-1], ()))  # gathered along the last dimension first, as all of it is
+        if op.name == "stablehlo.fft" and ID in op.attributes:
+            _reshard_transform(op, reader, backend)
         if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
             continue
         values = (*op.operands, op.results[0])
@@ -56,6 +58,31 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         if chosen == wanted != full_dims:  # the tokens are not split along the addend's rows, so the sum is moved to the addend
             wanted, chosen = full_dims, _choose_shardings(op, shapes, full_dims, structure, mesh)
         _insert_reshards(op, (*full_dims[:-1], wanted[-1]), chosen)
+
+
+def _reshard_transform(op: ir.Operation, reader: ShardingReader, backend: Backend) -> None:
+    """Gather an FFT's operand along the transformed dimensions. XLA:TPU multiplies by a matrix instead, and sums the products."""
+    dims = tuple(reader.dims_of(value) or ((),) * len(shape_of(value)) for value in (op.operands[0], op.results[0]))
+    batch = fft_batch_rank(op)
+    if not any(dims[0][batch:] + dims[1][batch:]):
+        return
+    operand, result = ((*axes[:batch], *((),) * len(axes[batch:])) for axes in dims)
+    if backend.transforms_by_dots:
+        op.attributes["sdy.sharding_rule"], operand = ir.Attribute.parse(_summing_rule(op, batch)), dims[0]
+    _insert_reshards(op, dims, (operand, result))
+
+
+def _summing_rule(op: ir.Operation, batch: int) -> str:
+    """The rule of a product: the transformed dimensions of the operand are summed, those of the result are other dimensions."""
+    before, after = shape_of(op.operands[0]), shape_of(op.results[0])
+    letters = "ijklmnopqrstuvwxyz"
+    summed, made = letters[batch : len(before)], letters[len(before) : 2 * len(before) - batch]
+    sizes = ", ".join(f"{letter}={size}" for letter, size in zip(letters, (*before, *after[batch:]), strict=False))
+    operand, result = (", ".join(letters[:batch] + part) for part in (summed, made))
+    return (
+        f"#sdy.op_sharding_rule<([{operand}])->([{result}]) {{{sizes}}} "
+        f"reduction={{{', '.join(summed)}}} need_replication={{{', '.join(made)}}}>"
+    )
 
 
 def _choose_shardings(

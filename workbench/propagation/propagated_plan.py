@@ -74,10 +74,6 @@ def _read_results(main: ir.Operation, plan: Plan, answer: PropagationAnswer) -> 
     return shardings
 
 
-def _all_axes(dims: Dims) -> tuple[str, ...]:
-    return tuple(axis for dim in dims for axis in dim)
-
-
 def _is_read(value: ir.Value) -> bool:
     """Whether anything reads a value of a `shard_map`; what it only returns is read if its result is."""
     readers = [(use.owner.operation, use.operand_number) for use in value.uses]
@@ -132,8 +128,8 @@ class _Collector:
                 inserted = []
             if record.windows is not None and self._is_sharded_along_windows(record):
                 self._reshards += self._halos.reshards(op, index, region, record.windows)
-            if record.unsplit_dims and not self._backend.splits_every_batch and (axes := self._splitting_axes(op, record)):
-                self._gather_whole(op, op.operands[0], region, axes)
+            if record.unsplit_dims and not self._backend.splits_every_batch and self._is_split_where_whole(op, record):
+                self._gather_whole(op, op.operands[0], region)
                 self._whole.append(index)
                 if record.work.flops:
                     self._flops[index] = record.work.flops
@@ -145,28 +141,30 @@ class _Collector:
                 self._add_own_collective(op, index, region)
             elif gathers_for_print(op):
                 for value in op.operands:
-                    if axes := _all_axes(self._answer.dims_of(value)):
-                        self._gather_whole(op, value, region, axes)
+                    self._gather_whole(op, value, region)
             elif op.name in CONTROL_FLOW:
                 self._collect_regions(op, index, shardings)
         self._collect_inserted(inserted, len(ops) - 1, region)
 
-    def _splitting_axes(self, op: ir.Operation, record: Op) -> tuple[str, ...]:
-        """The axes of the first operand's gather: all, if one of them splits a dimension that XLA does not partition."""
+    def _is_split_where_whole(self, op: ir.Operation, record: Op) -> bool:
+        """Whether the first operand is sharded along a dimension that XLA does not partition, which makes it gather all of it."""
         dims = self._answer.dims_of(op.operands[0])
-        return _all_axes(dims) if any(dims[dim] for dim in record.unsplit_dims) else ()
+        return any(dims[dim] for dim in record.unsplit_dims)
 
-    def _gather_whole(self, op: ir.Operation, value: ir.Value, region: int, axes: tuple[str, ...]) -> None:
-        """Record that an operation makes XLA gather one of its operands."""
+    def _gather_whole(self, op: ir.Operation, value: ir.Value, region: int) -> None:
+        """Record that an operation makes XLA gather one of its operands: one dimension after the other, the last one first."""
         index = op.attributes[ID].value
         record = self._structure.ops[index]
-        size = local_bytes(value.type, ((),) * len(self._answer.dims_of(value)), self._mesh) * widening_factor(self._backend, value)
         lives = record.position, record.position, (self._structure.heights[index],)
         made_in = region if self._backend.gathers_in_each_turn else self._answer.region_of(value, region)
         source = self._answer.producer_of(value)
-        self._reshards.append(
-            InsertedCollective("all-gather", axes, size, size, index, made_in, source, False, *lives, sent_by_operation=True)
-        )
+        dims = list(self._answer.dims_of(value))
+        for dim in reversed([number for number, axes in enumerate(dims) if axes]):
+            axes, dims[dim] = dims[dim], ()
+            size = local_bytes(value.type, tuple(dims), self._mesh) * widening_factor(self._backend, value)
+            self._reshards.append(
+                InsertedCollective("all-gather", axes, size, size, index, made_in, source, False, *lives, sent_by_operation=True)
+            )
 
     def _add_own_collective(self, op: ir.Operation, index: int, region: int) -> None:
         """Record what a collective of the program's own, in a `shard_map`, sends."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.hardware.hardware import Hardware
-from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.mlir_context import producer, shape_of
 from workbench.propagation.module.operation_kinds import DOTS, ELEMENTWISE
 from workbench.propagation.structure.operation_work import is_complex, is_exact
 from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
@@ -44,6 +44,8 @@ class Backend(NamedTuple):
     - `gathers_in_each_turn`: an all-gather of a loop-invariant value stays in the loop, because it enlarges the value
       (`while_loop_invariant_code_motion.cc`); all backends move operations out of the loop that do not enlarge their operand.
     - `multiplies_complex_as_real`: a complex dot is three real dots with separate sums: 1.5 times the bytes.
+    - `transforms_by_dots`: an FFT is a dot with a matrix, whose sums are all-reduced if a transformed dimension is sharded; otherwise the
+      operand is gathered along that dimension.
     - `copies_transposed_operands`: an operand that a dot or convolution reads in another order than it is stored in is first copied.
     - `copies_to_host_late`: outside loops, values for host memory stay on the device until they are fetched back: XLA:TPU starts all such
       copies at the end of the forward pass, even if memory is short.
@@ -68,6 +70,7 @@ class Backend(NamedTuple):
     widens_two_byte_floats: bool = False
     gathers_in_each_turn: bool = False
     multiplies_complex_as_real: bool = False
+    transforms_by_dots: bool = False
     copies_transposed_operands: bool = False
     copies_to_host_late: bool = False
     splits_every_batch: bool = False
@@ -100,6 +103,7 @@ TPU = Backend(
     narrows_dot_operands=True,
     gathers_in_each_turn=True,
     multiplies_complex_as_real=True,
+    transforms_by_dots=True,
     copies_to_host_late=True,
     splits_every_batch=True,
     gather_reuse_distance=88,
@@ -126,8 +130,12 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
     """Bytes of the result and bytes sent, in the type in which the backend sends the result of `op`."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
-    if backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_complex_dot(producer(op.operands[0])):
-        return local, payload * 3 // 2
+    maker = producer(op.operands[0])
+    if maker is not None and backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_product(maker):
+        if is_complex(maker.operands[0]):
+            return local, payload * 3 // (2 if is_complex(maker.results[0]) else 1)
+        whole, kept = shape_of(maker.operands[0])[-1], shape_of(maker.results[0])[-1]  # of real numbers, all of them before half is kept
+        return local, payload * whole // kept
     factor = widening_factor(backend, op.operands[0])
     return local * factor, payload * factor
 
@@ -137,8 +145,9 @@ def widening_factor(backend: Backend, value: ir.Value) -> int:
     return 2 if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(value.type)) else 1
 
 
-def _is_complex_dot(maker: ir.Operation | None) -> bool:
-    return maker is not None and maker.name in DOTS and is_complex(maker.results[0])
+def _is_product(maker: ir.Operation) -> bool:
+    """Whether an operation is a product of complex numbers."""
+    return maker.name == "stablehlo.fft" or (maker.name in DOTS and is_complex(maker.results[0]))
 
 
 def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:

@@ -200,7 +200,7 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
             sizes = shape_of(op.operands[1])
             return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
         case "fft":
-            return tuple(range(0 if not SPLITS_FFT_BATCHES else _fft_batch_rank(op), len(shape_of(op.results[0]))))
+            return tuple(range(0 if not SPLITS_FFT_BATCHES else fft_batch_rank(op), len(shape_of(op.results[0]))))
         case "custom_call" if is_top_k(op):
             return tuple(range(len(shape_of(op.results[0]))))  # XLA replicates a top-k
     return ()
@@ -224,14 +224,15 @@ def unsplit_dims(op: ir.Operation) -> tuple[int, ...]:
     if is_top_k(op):
         return tuple(range(len(shape_of(op.operands[0]))))
     if op.name == "stablehlo.fft":
-        return () if SPLITS_FFT_BATCHES else tuple(range(_fft_batch_rank(op)))
+        return () if SPLITS_FFT_BATCHES else tuple(range(fft_batch_rank(op)))
     if op.name != "stablehlo.convolution" or ir.IntegerAttr(op.attributes["feature_group_count"]).value == 1:
         return ()
     image, kernel, _ = dimension_numbers(op)
     return (image.index("b"),) if shape_of(op.operands[1])[kernel.index("i")] > 1 else ()
 
 
-def _fft_batch_rank(op: ir.Operation) -> int:
+def fft_batch_rank(op: ir.Operation) -> int:
+    """The number of leading dimensions that an FFT does not transform."""
     return len(shape_of(op.operands[0])) - len(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
 
 
