@@ -194,3 +194,26 @@ def test_a_sum_of_which_a_part_is_kept_is_scattered_before_the_rest_is_reduced()
 def test_every_habit_is_one_of_some_back_end():
     """A field that no back end differs in would be none."""
     assert all(any(getattr(each, name) != value for each in (TPU, GPU, CPU)) for name, value in NO_HARDWARE._asdict().items())
+
+
+def exchanged_for_a_map():
+    """The weight's rows are sharded, and a `shard_map` multiplies by its columns."""
+    mesh = jax.sharding.AbstractMesh((8,), ("model",), (jax.sharding.AxisType.Auto,))
+    body = jax.shard_map(lambda x, w: jnp.tanh(x) @ w, mesh=mesh, in_specs=(jax.P(), jax.P(None, "model")), out_specs=jax.P(None, "model"))
+    return wb.trace(body, spec(16, 64), spec(64, 32), dims={"x": "batch i", "w": "i o"})
+
+
+def gathered_for_a_map():
+    mesh = jax.sharding.AbstractMesh((8,), ("model",), (jax.sharding.AxisType.Auto,))
+    body = jax.shard_map(lambda x, w: x @ w, mesh=mesh, in_specs=(jax.P("model"), jax.P()), out_specs=jax.P("model"))
+    return wb.trace(body, spec(16, 64), spec(64, 32), dims={"x": "batch i", "w": "i o"})
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "size"), [(exchanged_for_a_map, "all-to-all", 64 * 4), (gathered_for_a_map, "all-gather", 64 * 32)]
+)
+def test_a_tpu_rounds_what_a_map_multiplies_before_it_is_sent(program, kind, size):
+    assert sent(program(), "model:8", "w=[model, -]")[("model",), kind] == 4 * size
+    assert sent(program(), "model:8", "w=[model, -]", "TPU v5e 2x4")[("model",), kind] == 2 * size
+    plan = wb.Plan(program(), "model:8", "w=[model, -]", hardware="TPU v5e 2x4")
+    assert plan.report().by_axis_and_kind == plan.report("partitioned").by_axis_and_kind

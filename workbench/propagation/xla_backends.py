@@ -14,7 +14,8 @@ from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 
 _RESHAPED = frozenset({"stablehlo.reshape", "stablehlo.slice", "sdy.all_slice"})
 _TAKING_PARTS = frozenset({DYNAMIC_SLICE, "stablehlo.gather"})
-_GATHERED = _RESHAPED | _TAKING_PARTS
+_SENT_ON = frozenset({"sdy.all_gather", "sdy.all_to_all", "sdy.collective_permute", "stablehlo.all_gather"})
+_GATHERED = _RESHAPED | _TAKING_PARTS | _SENT_ON
 _MOVED = _RESHAPED | ELEMENTWISE - {"stablehlo.convert"}
 _RESHAPING = _RESHAPED | {"stablehlo.optimization_barrier", DYNAMIC_SLICE}
 TWO_BYTE_FLOATS = ("bfloat16", "float16")  # floats of two bytes
@@ -151,8 +152,8 @@ def _is_product(maker: ir.Operation) -> bool:
 
 
 def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:
-    """Whether a value is rounded to two bytes before it is gathered."""
-    if kind != "all-gather" or not backend.narrows_dot_operands or not str(op.operands[0].type).endswith("xf32>"):
+    """Whether a value is rounded to two bytes before it is gathered or exchanged."""
+    if kind not in ("all-gather", "all-to-all") or not backend.narrows_dot_operands or not str(op.operands[0].type).endswith("xf32>"):
         return False
     readers = list(_readers(op.results[0], _GATHERED))
     return bool(readers) and all(map(_rounds, readers))
@@ -165,10 +166,12 @@ def _readers(value: ir.Value, passing: Collection[str]) -> Iterator[ir.Operation
     """
     for use in value.uses:
         reader = use.owner.operation
-        if reader.name not in passing or (reader.name in ELEMENTWISE and set(reader.operands) != {value}):
+        if reader.name == "sdy.manual_computation":
+            yield from _readers(reader.regions[0].blocks[0].arguments[use.operand_number], passing)
+        elif reader.name not in passing or (reader.name in ELEMENTWISE and set(reader.operands) != {value}):
             yield reader
         else:
-            beyond = _RESHAPING if passing is _RESHAPING or reader.name in _TAKING_PARTS else _MOVED
+            beyond = passing if reader.name in _SENT_ON else _RESHAPING if passing is _RESHAPING or reader.name in _TAKING_PARTS else _MOVED
             yield from _readers(reader.results[use.operand_number if len(reader.results) > 1 else 0], beyond)
 
 
