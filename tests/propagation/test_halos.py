@@ -185,7 +185,18 @@ def test_a_prefix_sum_along_a_cut_dimension_sends_borders_and_nothing_of_what_is
     program = trace(lambda x: lax.associative_scan(jnp.add, x), spec(8, 16), dims={"x": "r c"})
     planned, partitioned = (Plan(program, "a:2", "r:a").report(tier).by_axis_and_kind for tier in ("planned", "partitioned"))
     assert planned[("a",), "collective-permute"] == partitioned[("a",), "collective-permute"] == 256
-    assert planned.keys() == partitioned.keys()
+    assert planned == partitioned
+
+
+@pytest.mark.parametrize(("mesh", "layout"), [("a:4", "r:a"), ("a:2 b:4", "r:b; c:a")])
+def test_a_scan_of_a_recurrence_along_a_cut_dimension_sends_the_padding_of_odd_halves(mesh, layout):
+    def joined(one, two):
+        return one[0] * two[0], two[0] * one[1] + two[1]
+
+    program = trace(lambda a, b: lax.associative_scan(joined, (a, b))[1], spec(32, 8), spec(32, 8), dims={"a": "r c", "b": "r c"})
+    planned, partitioned = (Plan(program, mesh, layout).report(tier) for tier in ("planned", "partitioned"))
+    assert planned.by_axis_and_kind == partitioned.by_axis_and_kind
+    assert "`slice`" not in "".join(each.message for each in planned.diagnostics if each.kind == "not counted")
 
 
 def test_tpus_round_the_borders_of_convolutions_and_send_those_of_one_value_once():

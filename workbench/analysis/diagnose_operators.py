@@ -159,6 +159,8 @@ def _moves_whole_parts(plan: Plan, partitioned: Propagated, index: int) -> bool:
 
 def _reads_across_shards(partitioned: Propagated, index: int) -> bool:
     op = partitioned.structure.ops[index]
+    if partitioned.dims[op.results[0]] is None:  # nothing reads it
+        return False
     shardings = (partitioned.dims[value] or () for value in (op.operands[0], op.results[0]))
     return any(dims[dim] for dims in shardings for dim in op.crossing_dims if dim < len(dims))
 

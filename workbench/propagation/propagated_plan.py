@@ -329,6 +329,8 @@ class _Collector:
         axes = axes_of(op, inside, after)
         whole = self._reductions.value_sent(op) if kind == "all-reduce" else source
         local = payload = local_bytes(whole.type, after if whole.type == source.type else self._answer.dims_of(whole), self._mesh)
+        if kind == "all-to-all":  # of a dimension that does not divide evenly, XLA sends the padding
+            payload = max(local, local_bytes(source.type, inside, self._mesh))
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "all-reduce" and is_variadic_reduce(producer(source)):

@@ -2,12 +2,13 @@
 propagation.
 
 Shardy's answer depends on the order of operations where candidate axes tie, and on which operations are reshapes. The
-round trip changes three things:
+round trip changes four things:
 
 - there is no CHLO, for which Shardy has no rules: an elementwise CHLO operation becomes a StableHLO one of the same
   rule, a top-k XLA's custom call (the computed values do not matter here; `KIND` stores the original kind);
 - HLO broadcasts only into new dimensions: a broadcast that inserts dimensions of size 1 is a reshape, and one that
   stretches dimensions of size 1 is a reshape and a broadcast;
+- a concatenation of an array with empty ones is the array;
 - a computation's operations stand in post-order from its root.
 """
 
@@ -43,6 +44,8 @@ def _rewrite(main: ir.Operation) -> None:
                     _split_broadcast(op)
                 elif op.name.startswith("chlo."):
                     _replace_chlo(op)
+                elif op.name == "stablehlo.concatenate":
+                    _drop_empty_parts(op)
             _sort_post_order(block)
 
 
@@ -63,6 +66,14 @@ def _split_broadcast(op: ir.Operation) -> None:
         return
     op.results[0].replace_all_uses_with(value)
     op.erase()
+
+
+def _drop_empty_parts(op: ir.Operation) -> None:
+    """Drop a concatenation with parts without elements only, as at the end of `jax.lax.associative_scan`."""
+    whole = [operand for operand in op.operands if operand.type == op.results[0].type]
+    if len(op.operands) > 1 and whole and math.prod(ir.RankedTensorType(whole[0].type).shape):
+        op.results[0].replace_all_uses_with(whole[0])
+        op.erase()
 
 
 def _replace_chlo(op: ir.Operation) -> None:
