@@ -109,3 +109,26 @@ def test_a_transform_along_a_sharded_dimension_is_gathered_and_on_a_tpu_summed(h
     )
     assert planned == partitioned
     assert "not counted" not in {each.kind for each in one.report().notes}
+
+
+CUBE = jax.ShapeDtypeStruct((4, 16, 32), "complex64")
+
+
+@pytest.mark.parametrize(
+    ("function", "mesh", "layout"),
+    [
+        (jnp.fft.fft, "m:4", "n:m"),
+        (jnp.fft.fft2, "m:4", "n:m"),
+        (lambda x: jnp.fft.fft(jnp.sin(x), axis=1), "m:4", "row:m"),
+        (jnp.fft.fft, "d:2 m:2", "n:d+m"),
+        (jnp.fft.fft, "d:2 m:2", "n:m"),
+        (jnp.fft.ifft, "m:4", "n:m"),
+        (lambda x: jax.lax.fori_loop(0, 3, lambda _, y: jnp.fft.fft(y), x), "m:4", "n:m"),
+    ],
+)
+def test_a_complex_transform_over_all_devices_is_done_in_parts(function, mesh, layout):
+    def transformed(x):
+        return function(x)
+
+    one = Plan(trace(transformed, CUBE, dims={"x": "batch row n"}), mesh, layout)
+    assert one.report().by_axis_and_kind == one.report("partitioned").by_axis_and_kind

@@ -41,7 +41,7 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         if is_top_k(op) and not backend.splits_every_batch and any(dims := reader.dims_of(op.operands[0])) and dims[-1]:
             _reshard_before(op, 0, (*dims[:-1], ()))  # gathered along the last dimension first, as all of it is
         if op.name == "stablehlo.fft" and ID in op.attributes:
-            _reshard_transform(op, reader, backend)
+            _reshard_transform(op, reader, mesh, backend)
         if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
             continue
         values = (*op.operands, op.results[0])
@@ -60,16 +60,39 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         _insert_reshards(op, (*full_dims[:-1], wanted[-1]), chosen)
 
 
-def _reshard_transform(op: ir.Operation, reader: ShardingReader, backend: Backend) -> None:
-    """Gather an FFT's operand along the transformed dimensions. XLA:TPU multiplies by a matrix instead, and sums the products."""
+def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, backend: Backend) -> None:
+    """Gather an FFT's operand along the transformed dimensions.
+
+    XLA:TPU multiplies by a matrix instead, and sums the products. The other backends do a complex FFT of three or more dimensions, the
+    last one over all devices, in parts (`fft_handler.cc`).
+    """
     dims = tuple(reader.dims_of(value) or ((),) * len(shape_of(value)) for value in (op.operands[0], op.results[0]))
     batch = fft_batch_rank(op)
     if not any(dims[0][batch:] + dims[1][batch:]):
         return
     operand, result = ((*axes[:batch], *((),) * len(axes[batch:])) for axes in dims)
     if backend.transforms_by_dots:
-        op.attributes["sdy.sharding_rule"], operand = ir.Attribute.parse(_summing_rule(op, batch)), dims[0]
+        op.attributes[_RULE], operand = ir.Attribute.parse(_summing_rule(op, batch)), dims[0]
+    elif len(dims[0]) >= _FEWEST_IN_PARTS and _is_complex_transform(op) and _count_parts(dims[1][-1], mesh) == mesh.size:
+        op.attributes[_RULE], operand, result = ir.Attribute.parse(_local_rule(op)), dims[1], dims[1]
     _insert_reshards(op, dims, (operand, result))
+
+
+_RULE = "sdy.sharding_rule"
+_FEWEST_IN_PARTS = 3  # dimensions
+
+
+def _is_complex_transform(op: ir.Operation) -> bool:
+    return str(op.attributes["fft_type"]).endswith(" FFT>")
+
+
+def _count_parts(axes: Iterable[str], mesh: Mesh) -> int:
+    return math.prod(axis_size(axis, mesh) for axis in axes)
+
+
+def _local_rule(op: ir.Operation) -> str:
+    """Shardy's rule without the dimensions that it would gather."""
+    return re.sub(r" (need_replication|blocked_propagation)=\{[^}]*\}", "", str(op.attributes[_RULE]))
 
 
 def _summing_rule(op: ir.Operation, batch: int) -> str:
@@ -267,7 +290,7 @@ def _join_positions(op: ir.Operation, backend: Backend) -> None:
         rows, tokens, found = rule.operands[0][dim], rule.operands[_TOKENS][position], (*rule.operands, *rule.results)[_FOUND]
         sizes = {rule.sizes[name] for name in (*rows, *tokens)}
         if len(rows) == len(tokens) == len(sizes) == 1 and rows not in found:
-            op.attributes["sdy.sharding_rule"] = ir.Attribute.parse(join_factors(rule, *rows, *tokens))
+            op.attributes[_RULE] = ir.Attribute.parse(join_factors(rule, *rows, *tokens))
 
 
 def _find_positions(op: ir.Operation, backend: Backend) -> Iterator[tuple[int, int]]:
@@ -313,7 +336,7 @@ def _join_pooled(op: ir.Operation) -> None:
         pooled, result = (rule.operands[at][dim] for at in (0, 1))
         if pooled != result and len(pooled) == len(result) == 1:
             joined = join_factors(rule._replace(whole=tuple(set(rule.whole) - set(result))), *pooled, *result)
-            op.attributes["sdy.sharding_rule"] = ir.Attribute.parse(joined)
+            op.attributes[_RULE] = ir.Attribute.parse(joined)
 
 
 _COUNTING = frozenset(f"stablehlo.{name}" for name in ("iota", "select", "convert", "broadcast_in_dim", "reshape"))

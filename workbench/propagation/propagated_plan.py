@@ -137,6 +137,8 @@ class _Collector:
                 self._flops[index] = self._local_flops(op, index)
             elif is_top_k(op) and not self._backend.splits_every_batch and any(dims[record.operands[0]] or ()):
                 self._whole.append(index)  # gathered before (`insert_dot_reshards`)
+            elif op.name == "stablehlo.fft" and not self._backend.transforms_by_dots and self._answer.dims_of(op.operands[0])[-1]:
+                self._add_transform(op, index, region)
             elif op.name in SENDS:
                 self._add_own_collective(op, index, region)
             elif gathers_for_print(op):
@@ -165,6 +167,15 @@ class _Collector:
             self._reshards.append(
                 InsertedCollective("all-gather", axes, size, size, index, made_in, source, False, *lives, sent_by_operation=True)
             )
+
+    def _add_transform(self, op: ir.Operation, index: int, region: int) -> None:
+        """Record what XLA sends for an FFT in parts: an exchange, and each device's part and its number once around all devices."""
+        dims, record = self._answer.dims_of(op.operands[0]), self._structure.ops[index]
+        lives, turns = (record.position, record.position, (self._structure.heights[index],)), self._structure.regions[region].runs_per_step
+        part, parts = local_bytes(op.operands[0].type, dims, self._mesh), math.prod(axis_size(axis, self._mesh) for axis in dims[-1])
+        for kind, size, times in (("all-to-all", part, 1), ("collective-permute", part, parts), ("collective-permute", 8, parts)):
+            sent = InsertedCollective(kind, dims[-1], size, size, index, region, index, False, *lives, sent_by_operation=True)
+            self._reshards.append(replace(sent, times=times * turns))
 
     def _add_own_collective(self, op: ir.Operation, index: int, region: int) -> None:
         """Record what a collective of the program's own, in a `shard_map`, sends."""
