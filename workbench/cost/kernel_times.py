@@ -8,7 +8,7 @@ overlaps that pass and starts sooner. Constants are of libtpu 0.0.42.1, from the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, isfinite, prod
+from math import ceil, inf, isfinite, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -205,7 +205,8 @@ def _sum_dot_seconds(
 
 def _causal_imbalance(dot: KernelDot, op: Op, partitioned: Propagated, mesh: Mesh, flops: int) -> float:
     """How much longer than the mean device the last one attends, whose queries see the most keys, where a sequence is split into n
-    contiguous parts: 2 - 1 / n. (A ring of 8 reaches 54 % of unsharded FlashAttention: ring-flash-attention's README.)"""
+    contiguous parts: 2 - 1 / n. (A ring of 8 reaches 54 % of unsharded FlashAttention: ring-flash-attention's README.) With a window, a
+    device attends to that at most, which differs little from the mean."""
     shape, left = (partitioned.structure.values[value].shape for value in (op.results[0], op.operands[0]))
     columns = {shape[dim] for dim in dot.columns}
     rows = {size for dim, size in enumerate(shape) if dim not in (*dot.batch, *dot.columns)}
@@ -213,7 +214,21 @@ def _causal_imbalance(dot: KernelDot, op: Op, partitioned: Propagated, mesh: Mes
     sequences = rows & columns | rows & summed | columns & summed
     local = local_shape(shape, partitioned.dims[op.results[0]] or (), mesh)
     beside = prod(size / part for size, part in zip(shape, local, strict=True) if size not in sequences)
-    return 2 - 1 / max(op.work.flops / flops / beside, 1.0)
+    parts = max(op.work.flops / flops / beside, 1.0)
+    return imbalance_of_last(parts, _share_of(op, left, shape))
+
+
+def imbalance_of_last(parts: float, share: float) -> float:
+    """Keys that a query of the last of `parts` of a sequence sees, relative to the mean query, if a kernel computes `share` of the scores.
+
+    >>> imbalance_of_last(8, 0.5), round(imbalance_of_last(8, 0.1171875), 3)
+    (1.875, 1.067)
+    """
+    if share > _WINDOWED:
+        return 2 - 1 / parts
+    window = 1 - sqrt(1 - 2 * share)  # share = window - window^2 / 2
+    partial = max(window - (1 - 1 / parts), 0.0)  # the part of the sequence whose queries see fewer keys than a window
+    return (window - parts * partial**2 / 2) / share
 
 
 def _kind_of_work(custom_kernel: str, *, is_backward: bool) -> str:
@@ -269,8 +284,8 @@ def _dot_seconds(
 #
 # - softmax: every score is scaled, exponentiated and summed, which takes `SOFTMAX_DEPTH` multiply-adds and matters more for small
 # heads; - ends of a pass: loading a block and writing its result takes `PASS_ENDS` blocks of keys; - diagonal: a
-# causal mask hides half of each block on it, which is still computed; - idle units, if heads times blocks of queries are fewer than
-# units.
+# causal mask hides half of each block on it, which is still computed, and a window half of each block at its other end; - idle units, if
+# heads times blocks of queries are fewer than units.
 #
 # With fewer queries than tensor core rows, as in decoding, blocks of keys are distributed over the units (Flash-Decoding, Dao
 # et al. 2023), and missing rows are computed as padding.
@@ -280,6 +295,7 @@ SOFTMAX_DEPTH = tuned("softmax_depth")
 PASS_ENDS = tuned("pass_ends")
 """Blocks of keys equivalent to the ends of a pass."""
 _FEW = 16  # rows of a tensor core
+_WINDOWED = 0.4999  # a causal mask leaves half of the scores; a window leaves less
 _ATTENTION_BLOCK = 128  # queries or keys per block, for heads of up to 128
 
 
@@ -309,7 +325,7 @@ def attention_slowdown(dot: AttentionDot, units: int) -> float:
     if head < _FEW and not dot.is_backward:  # queries of decoding
         return _decoding_slowdown(dot.batch, (head, *sequences), units)
     passes, blocks = (ceil(length / _ATTENTION_BLOCK) for length in (sequences[::-1] if dot.is_backward else sequences))
-    lost = PASS_ENDS + (0.5 if dot.share < 1 else 0.0)
+    lost = PASS_ENDS + (0.5 if dot.share < 1 else 0.0) + (0.5 if dot.share < _WINDOWED else 0.0)
     ends = 1 + lost / (dot.share * blocks)
     idle = max(units / max(dot.batch * passes, 1), 1.0)
     return (1 + SOFTMAX_DEPTH / max(head, 1.0)) * ends * idle

@@ -114,6 +114,16 @@ def verify_halves(name: str, size: int, applies: bool, why: str) -> None:
     verify_relation(not applies or size % 2 == 0, f"`{name}` is {size}; {why}, so it must be even.", f"take {size - 1}", f"take {size + 1}")
 
 
+def verify_pattern(pattern: str) -> None:
+    """Raise `DocumentError` unless a pattern of layers has only letters for local and global ones."""
+    verify_relation(
+        set(pattern) <= set("LG"),
+        f"`pattern` is {pattern[:80]!r}; it has a letter for each layer, L for a local and G for a global one.",
+        'take `pattern` "LLLLLG"',
+        "leave `pattern` out: all layers are local",
+    )
+
+
 # Presets of models, and changes to their fields.
 
 Config = TypeVar("Config")

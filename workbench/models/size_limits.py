@@ -14,6 +14,7 @@ MOST: Mapping[str, int] = {
     "batch": 1 << 24,  # sequences or images; four thousand are usual
     "seq": 1 << 20,  # tokens, or frames
     "context": 1 << 24,  # cached tokens; the longest published is ten million
+    "window": 1 << 24,  # tokens that a local layer sees
     "token_groups": 1 << 24,
     "ring": 1 << 12,  # devices of a ring attention
     "target_seq": 1 << 20,
@@ -74,13 +75,18 @@ def one_piece(_: Mapping[str, Any]) -> int:
 
 
 def unrolled_layers(presets: Mapping[str, Any]) -> Pieces:
-    """Pieces: the layers, unless they are scanned."""
-    return lambda given: 1 if given["scan"] else _read_choice(given, "layers", presets)
+    """Pieces: the layers, unless they are scanned; then those of a repetition of their pattern, and of an incomplete one."""
+
+    def count(given: Mapping[str, Any]) -> int:
+        return max(2 * len(given.get("pattern") or "") - 1, 1) if given["scan"] else _read_choice(given, "layers", presets)
+
+    return count
 
 
 def unrolled_and_dense_layers(presets: Mapping[str, Any]) -> Pieces:
-    """Pieces: the layers, unless they are scanned, and the dense layers before those with experts, which never are."""
-    return lambda given: _read_choice(given, "dense", presets) + 1 if given["scan"] else _read_choice(given, "layers", presets)
+    """Pieces: those of `unrolled_layers`, and the dense layers before those with experts, which are never scanned."""
+    layers = unrolled_layers(presets)
+    return lambda given: layers(given) + (_read_choice(given, "dense", presets) if given["scan"] else 0)
 
 
 def levels(presets: Mapping[str, Any]) -> Pieces:

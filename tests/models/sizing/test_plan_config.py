@@ -16,7 +16,7 @@ from workbench.errors import DocumentError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout, step_flops
 from workbench.models.sizing.cluster_answer import GOALS, answer_record, duration_text, utilisation
-from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
+from workbench.models.sizing.cluster_question import NamedModel, parse_amount, read_cluster, read_question
 from workbench.models.sizing.launcher_options import launcher_options
 from workbench.models.sizing.nearest_program import Workload, list_approximations, nearest_program, program_parameters
 from workbench.models.sizing.plan_config import plan_config
@@ -175,6 +175,48 @@ def test_a_decoding_step_is_planned_with_its_cache(small):
     workload = Workload(1024, 8, is_inference=True)
     assert [options.launcher for options in launcher_options(layout.choice, workload, layout.hardware)] == ["vLLM"]
     assert plan_config(small, "8 H100", inference=True, seconds=0).layouts["fewest devices"].devices == 1
+
+
+LOCAL = SMALL | {"model_type": "gemma2", "head_dim": 64, "sliding_window": 128}
+
+
+def test_local_layers_make_a_step_shorter_and_its_cache_smaller(tmp_path):
+    question = {"batch": 8, "seq": 4096}
+    choice = ParallelLayout(1, 1, 1, 1, micro_batch=8)
+    for inference in (True, False):
+        local, full = (
+            evaluate(NamedModel("m", architecture), "1 H100", choice, inference=inference, **question)
+            for architecture in (read_architecture(LOCAL), replace(read_architecture(LOCAL), window=0))
+        )
+        assert local.seconds < full.seconds
+        if inference:
+            kept = {layout: layout.by_role["model state"] for layout in (local, full)}
+            assert kept[local] / kept[full] == pytest.approx((2 * 128 + 2 * 4096) / (4 * 4096), rel=1e-4)
+    workloads = {inference: Workload(4096, 8, is_inference=inference) for inference in (True, False)}
+    decoded, trained = (list_local(workloads[inference]) for inference in (True, False))
+    kept_rows = "66.0 MiB in place of 128 MiB for all tokens in every layer"
+    assert decoded == f"2 of 4 layers attend to 128 tokens, and their caches keep no others: {kept_rows}"
+    assert trained == "2 of 4 layers attend to 128 tokens; the attention kernel is assumed to skip all others"
+
+
+def list_local(workload):
+    architecture = read_architecture(LOCAL)
+    return next(note for note in list_approximations(architecture, workload, nearest_program(architecture, workload)) if "attend" in note)
+
+
+def test_a_window_of_all_tokens_is_none():
+    architecture, workload = read_architecture(LOCAL), Workload(128, 8)
+    plain = replace(architecture, window=0, pattern="")
+    assert step_flops(architecture, workload) == step_flops(plain, workload)
+    assert nearest_program(architecture, workload).module == nearest_program(plain, workload).module
+
+
+def test_the_cache_of_gemma_3_is_that_of_its_report_if_every_layer_keeps_all_tokens():
+    """Gemma Team 2025 (arXiv:2503.19786), table 3: 4B takes 8.0 GB, and 12.7 GB with 32k tokens."""
+    sizes = {"hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240, "sliding_window": 1024}
+    architecture = read_architecture({"model_type": "gemma3_text", **sizes})
+    assert 2 * architecture.cached_values * architecture.layers * 32768 / 1e9 == pytest.approx(4.7, rel=0.04)
+    assert architecture.cached_rows(32768) / 32768 == 5 + 29 / 32
 
 
 def test_an_encoder_has_no_decoding_step():

@@ -197,3 +197,41 @@ def test_no_change_of_a_file_ends_in_a_traceback(name, data):
         return
     assert isinstance(found, Architecture)
     assert 0 < found.active <= found.parameters
+
+
+MISTRAL = LLAMA | {"model_type": "mistral", "num_hidden_layers": 8, "sliding_window": 4096}
+QWEN = PUBLISHED["Qwen 2 7B"][1] | {"num_hidden_layers": 8, "use_sliding_window": True, "sliding_window": 4096}
+
+
+@pytest.mark.parametrize(
+    ("config", "pattern", "local"),
+    [
+        (MISTRAL, "", 8),
+        (MISTRAL | {"sliding_window": None}, "", 0),
+        (MISTRAL | {"layer_types": [*["sliding_attention"] * 3, "full_attention"] * 2}, "LLLG", 6),
+        (MISTRAL | {"layer_types": ["full_attention"] * 8}, "", 0),
+        (MISTRAL | {"sliding_window_pattern": 4}, "LLLG", 6),
+        (MISTRAL | {"sliding_window_pattern": "LLG"}, "LLG", 6),
+        (QWEN | {"max_window_layers": 3}, "GGGLLLLL", 5),
+        (QWEN, "", 0),  # 28 layers without a window, of 8
+        (QWEN | {"max_window_layers": 3, "use_sliding_window": False}, "", 0),
+        (PUBLISHED["GPT-OSS 120B"][1], "LG", 18),
+    ],
+)
+def test_local_layers_are_those_that_the_file_names(config, pattern, local):
+    found = read_architecture(config)
+    assert (found.pattern, found.local_layers, bool(found.window)) == (pattern, local, local > 0)
+
+
+def test_chunks_are_windows_of_the_layers_with_positions():
+    sizes = MISTRAL | {"model_type": "llama4_text", "num_local_experts": 16, "sliding_window": None}
+    found = read_architecture(sizes | {"attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 2})
+    assert (found.window, found.pattern, found.chunked, found.local_layers) == (8192, "LLLG", True, 6)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("layer_types", ["linear_attention"] * 8), ("layer_types", ["full_attention"]), ("sliding_window_pattern", 0)]
+)
+def test_unknown_kinds_of_layers_are_refused_by_the_name_of_their_key(key, value):
+    with pytest.raises(DocumentError, match=f"`{key}` is .*; it should be the kinds of local and global layers"):
+        read_architecture(MISTRAL | {key: value})

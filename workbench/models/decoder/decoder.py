@@ -1,7 +1,7 @@
 """A decoder Transformer with the architecture choices of current models.
 
 Options: grouped-query attention, rotary or learned positions, RMS or layer normalization, SwiGLU or GELU, biases, a
-tied head, float8 products, ring attention, and recomputation.
+tied head, local attention, float8 products, ring attention, and recomputation.
 
 Dimensions: batch, seq (positions of a query), d_model, kv_heads, q_per_kv (query heads for each key-value head),
 d_head, gate_up, d_ff, vocab, layers. In einsum strings they are b, s, d, h, q, k, g, f, v; c is the width of the joint
@@ -13,7 +13,7 @@ With `sequence_parallel` they become all-gathers and reduce-scatters (Korthikant
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -42,6 +42,7 @@ from workbench.models.layers.decoder_blocks import (
     softmax,
 )
 from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
+from workbench.models.layers.local_attention import find_window, of_layer, scanned_reaches
 from workbench.models.layers.low_rank_adapters import TRAINED, adapt, with_adapters
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.tracing import trace_training
@@ -65,11 +66,12 @@ def _drop(shares: Any, key: Any, rate: float) -> Any:
     return jnp.where(bits >= round(256 * rate), shares * (1 / (1 - rate)), 0).astype(shares.dtype)
 
 
-def _core(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
+def _core(query: Any, key: Any, value: Any, random: Any, reach: Any, config: DecoderConfig) -> Any:
     """Attention by separate operations: product, softmax, dropout, product."""
+    window = find_window(config, query.shape[1], reach)
 
     def shares(scores: Any) -> Any:
-        probabilities = checkpoint_name(kernel("softmax", config, softmax, scores), "shares")
+        probabilities = checkpoint_name(kernel("softmax", config, partial(softmax, window=window), scores), "shares")
         return (
             kernel("dropout", config, lambda shares, key: _drop(shares, key, config.dropout), probabilities, random)
             if config.dropout
@@ -79,18 +81,21 @@ def _core(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) 
     return mix(query, key, value, shares)
 
 
-def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
-    """Causal attention [batch, seq, kv_heads, q_per_kv, d_head]. Raises `TraceError` for dropout in a ring."""
+def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig, reach: Any = None) -> Any:
+    """Causal attention [batch, seq, kv_heads, q_per_kv, d_head]; with `reach`, of a layer that sees so many tokens.
+
+    Raises `TraceError` for dropout in a ring.
+    """
     if config.ring > 1:
         if config.dropout:
             raise TraceError("An attention over a ring has no dropout.", ["set `dropout=0.0`", "set `ring=1`"])
         with jax.named_scope("core"):
             return ring_attention(query, key, value, ring=config.ring, fused="attention" in config.fused.split())
     if "attention" in config.fused.split():
-        return flash_attention(query, key, value)
+        return flash_attention(query, key, value, find_window(config, query.shape[1], reach))
     with jax.named_scope("core"):
         core = partial(_core, config=config)
-        return (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random)
+        return (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random, reach)
 
 
 def layer_with(
@@ -114,12 +119,12 @@ def layer_with(
         return add(x, mlp(weights["mlp"], normal, config, einsum), weights["mlp"], "b2"), kept
 
 
-def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
-    """Apply one layer in training to x [batch, seq, d_model]; `random` is the key of its dropout, if any."""
+def layer(weights: Params, x: Any, random: Any, reach: Any, config: DecoderConfig) -> Any:
+    """Apply one layer in training to x [batch, seq, d_model]; `random` is the key of its dropout, and `reach` as in `attend_sequence`."""
     positions = zigzag_positions(config.seq, config.ring) if config.ring > 1 else None
 
     def attend(query: Any, key: Any, value: Any) -> tuple[Any, None]:
-        return attend_sequence(query, key, value, random, config), None
+        return attend_sequence(query, key, value, random, config, reach), None
 
     if config.kv_copies > 1:
         weights = {**weights, "attention": sum_copied_heads(weights["attention"], config.kv_copies)}
@@ -129,14 +134,20 @@ def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
 
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
     """Apply all layers, scanned if stacked, with the configured recomputation; `key` uint32[4] for dropout."""
-    one_layer = checkpoint_layer(partial(layer, config=config), config.recompute, config.float8)
+
+    @cache
+    def one_layer(config: DecoderConfig) -> Callable[..., Any]:
+        return checkpoint_layer(partial(layer, config=config), config.recompute, config.float8)
+
     with jax.named_scope("layers"):
         keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
         if isinstance(params["layers"], dict):
-            return jax.lax.scan(lambda x, pair: (one_layer(pair[0], x, pair[1]), None), x, (params["layers"], keys))[0]
+            scanned, apply = (params["layers"], keys, scanned_reaches(config)), one_layer(config)
+            return jax.lax.scan(lambda x, each: (apply(each[0], x, *each[1:]), None), x, scanned)[0]
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x = one_layer(weights, x, None if keys is None else keys[number])
+                apply = one_layer(of_layer(config, config.seq, number))
+                x = apply(weights, x, None if keys is None else keys[number], None)
     return x
 
 

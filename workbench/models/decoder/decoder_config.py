@@ -10,6 +10,7 @@ from workbench.models.config_fields import (
     optimizer_named,
     several_of,
     verify_halves,
+    verify_pattern,
     verify_relation,
     verify_words,
 )
@@ -30,7 +31,9 @@ class DecoderArchitecture:
       without the product with a gate;
     - `compute`: dtype of the products;
     - `kv_copies`: copies of each head of keys and values, with their part of its queries, so that a tensor-parallel axis may have more
-      devices than there are such heads (as vLLM and Megatron Core place them). In training, the copies have one gradient, their sum.
+      devices than there are such heads (as vLLM and Megatron Core place them). In training, the copies have one gradient, their sum;
+    - `window`, `pattern`, `chunked`: local attention (`models.layers.local_attention`): tokens that a local layer sees, 0 for all; kinds of
+      layers, `LLLLLG`; and whether a token sees its own chunk of the sequence instead of the last tokens.
     """
 
     vocab: int
@@ -51,9 +54,13 @@ class DecoderArchitecture:
     fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "nonlinearity", "rotary", "loss")
     compute: str = one_of("bfloat16", *FLOATS)
     kv_copies: int = 1
+    window: WholeFrom0 = 0
+    pattern: str = ""
+    chunked: bool = False
 
     def __post_init__(self) -> None:
         verify_words(self)
+        verify_pattern(self.pattern)
         verify_relation(
             self.q_per_kv % self.kv_copies == 0,
             f"`kv_copies` is {self.kv_copies} and `q_per_kv` {self.q_per_kv}; each copy of a head of keys serves as many heads of queries.",
@@ -119,6 +126,12 @@ class DecoderConfig(DecoderArchitecture):
         verify_relation(not self.base or self.lora_rank > 0, f"`base` is {self.base}; only frozen weights are kept in it.", *ways_out)
         verify_relation(
             self.kv_copies == 1 or not self.lora_rank, f"`kv_copies` is {self.kv_copies}; adapters have no copies.", "take `kv_copies` 1"
+        )
+        verify_relation(
+            self.ring == 1 or not 0 < self.window < self.seq,
+            f"`ring` is {self.ring} and `window` {self.window}; a ring passes the keys of the whole sequence around.",
+            "take `ring` 1",
+            "take `window` 0",
         )
         verify_relation(self.dropout < 1, f"`dropout` is {self.dropout}; it is the share that is dropped, below 1.", "take 0.1")
 

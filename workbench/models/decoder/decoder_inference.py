@@ -5,6 +5,7 @@
 
 The layers are those of training (`decoder.layer_with`) with another attention. In a scan over layers the stacked
 cache is part of the carry, and each layer writes its rows in place: as a scanned input and output it would be held twice.
+Local layers have caches of `window` rows, in a stack of their own (`layers.local_attention`).
 """
 
 from collections.abc import Callable
@@ -32,6 +33,16 @@ from workbench.models.layers.kv_cache import (
     trace_prompt,
     trace_token,
     write_rows,
+)
+from workbench.models.layers.local_attention import (
+    cache_places,
+    find_window,
+    has_two_kinds,
+    last_rows,
+    of_layer,
+    place_token,
+    scan_pattern,
+    split_caches,
 )
 from workbench.models.layers.quantized_weights import PLAIN, WEIGHTS, multiply, quantize_weights, quantized_dims
 
@@ -99,9 +110,10 @@ def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: Decoder
     tokens = batch["tokens"]
     seq = tokens.shape[1]
 
-    def attend(cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
-        cache = write_rows(cache, "key", key.squeeze(3), 0, layer)
-        cache = write_rows(cache, "value", value.squeeze(3), 0, layer)
+    def attend(config: DecoderConfig, cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
+        rows = cache["key"].shape[-4]
+        cache = write_rows(cache, "key", last_rows(key.squeeze(3), rows), 0, layer)
+        cache = write_rows(cache, "value", last_rows(value.squeeze(3), rows), 0, layer)
         return attend_sequence(query, key, value, None, config), cache
 
     x = embed(params, tokens, config, lambda table: table[:seq], einsum=multiply, rows=config.seq)
@@ -113,12 +125,13 @@ def decode(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderC
     """The cache with one more token int32[batch] (a full one loses its last), and the next logits [batch, vocab]."""
     position = jnp.minimum(cache["length"], config.seq - 1)
 
-    def attend(cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
-        cache = write_rows(cache, "key", key.squeeze(3), position, layer)
-        cache = write_rows(cache, "value", value.squeeze(3), position, layer)
+    def attend(config: DecoderConfig, cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
+        row, visible = place_token(find_window(config, config.seq), cache["key"].shape[-4], position)
+        cache = write_rows(cache, "key", key.squeeze(3), row, layer)
+        cache = write_rows(cache, "value", value.squeeze(3), row, layer)
         cached = read_rows(cache, "key", layer), read_rows(cache, "value", layer)
         fused = "attention" in config.fused.split()
-        return attend_cached(query * query.shape[-1] ** -0.5, *cached, position + 1, fused=fused), cache
+        return attend_cached(query * query.shape[-1] ** -0.5, *cached, visible, fused=fused), cache
 
     def arrange(table: Any) -> Any:
         return jax.lax.dynamic_slice_in_dim(table, position, 1)
@@ -131,21 +144,24 @@ def decode(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderC
 def _run_layers(
     params: Params, cache: Cache, x: Any, config: DecoderConfig, attend: Callable[..., tuple[Any, Cache]], positions: Any
 ) -> tuple[Any, Cache]:
-    def one(weights: Params, cached: Cache, layer: Any, x: Any) -> tuple[Any, Cache]:
-        return layer_with(weights, x, config, partial(attend, cached, layer), einsum=multiply, positions=positions)
+    def one(weights: Params, cached: Cache, layer: Any, x: Any, config: DecoderConfig) -> tuple[Any, Cache]:
+        return layer_with(weights, x, config, partial(attend, config, cached, layer), einsum=multiply, positions=positions)
 
     with jax.named_scope("layers"):
+        if isinstance(params["layers"], dict) and has_two_kinds(config, config.seq):
+            x, layers = scan_pattern(config, config.seq, params["layers"], cache["layers"], x, one)
+            return x, cache | {"layers": layers}
         if isinstance(params["layers"], dict):
 
             def step(carry: tuple[Any, Cache], layer: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
-                return one(layer[0], carry[1], layer[1], carry[0]), None
+                return one(layer[0], carry[1], layer[1], carry[0], config), None
 
             (x, layers), _ = jax.lax.scan(step, (x, cache["layers"]), (params["layers"], jnp.arange(config.layers)))
             return x, cache | {"layers": layers}
         layers_cache = []
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x, cached = one(weights, cache["layers"][number], None, x)
+                x, cached = one(weights, cache["layers"][number], None, x, of_layer(config, config.seq, number))
                 layers_cache.append(cached)
     return x, cache | {"layers": layers_cache}
 
@@ -157,11 +173,14 @@ def make_params(key: Any, config: DecoderInferenceConfig, *, scan: bool) -> Para
 
 def make_cache(config: DecoderInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
     """Empty cache; with a `key`, random keys and values up to the end of the prompt, one position free."""
-    shape = config.cache_length, config.kv_copies * config.kv_heads, config.batch, config.d_head
+    shape = config.kv_copies * config.kv_heads, config.batch, config.d_head
     make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
+
+    def make_rows(rows: int, *stack: int) -> Cache:
+        return make(dict.fromkeys(ROWS, (*stack, rows, *shape)))
+
     length = 0 if key is None else min(config.seq, config.cache_length - 1)
-    rows = dict.fromkeys(ROWS, (config.layers, *shape) if scan else shape)
-    return {"layers": make(rows) if scan else [make(rows) for _ in range(config.layers)], "length": jnp.int32(length)}
+    return {"layers": split_caches(config, config.cache_length, config.layers, make_rows, scan=scan), "length": jnp.int32(length)}
 
 
 def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
@@ -191,6 +210,8 @@ def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> 
 
 def _dims(config: DecoderInferenceConfig, *, scan: bool) -> dict[str, str]:
     params = quantized_dims(dims(config.architecture, scan=scan), SHARED_SCALES, config.weights)
-    stack, prefix = ("layers ", "cache/layers/") if scan else ("", "cache/layers/*/")
     named = {f"params/{path}": names for path, names in params.items()}
-    return named | {prefix + path: names for path, names in cache_dims(ROWS, config.cache, stack).items()}
+    for path, stack, rows in cache_places(config, config.cache_length, "layers", scan=scan):
+        cached = cache_dims({name: dims.replace("context", rows) for name, dims in ROWS.items()}, config.cache, stack)
+        named |= {f"cache/{path}/{row}": names for row, names in cached.items()}
+    return named

@@ -15,6 +15,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.decoder.decoder_layouts import CORE
 from workbench.models.layers import norms_and_losses
+from workbench.models.layers.local_attention import Window, sees
 from workbench.tracing import fused_kernel
 from workbench.tracing.jaxpr.float8_products import Einsum
 
@@ -82,10 +83,13 @@ def rotate(x: Any, positions: Any = None) -> Any:
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
 
 
-def softmax(scores: Any) -> Any:
-    """Causal softmax in float32 over the last dimension of scores [batch, heads, queries, seq, keys]."""
+def softmax(scores: Any, window: Window | None = None) -> Any:
+    """Causal softmax in float32 over the last dimension of scores [batch, heads, queries, seq, keys], of the keys in the window."""
     positions = jnp.arange(scores.shape[-1])
-    hidden = jnp.where(positions[:, None] >= positions[None, :], 0.0, -1e9)
+    visible = positions[:, None] >= positions[None, :]
+    if window is not None:
+        visible &= sees(window, positions[:, None] - positions[None, :], positions[None, :])
+    hidden = jnp.where(visible, 0.0, -1e9)
     return jax.nn.softmax(scores.astype(jnp.float32) + hidden, axis=-1).astype(scores.dtype)
 
 
@@ -98,10 +102,17 @@ def mix(query: Any, key: Any, value: Any, shares: Callable[..., Any]) -> Any:
     return mark(jnp.einsum("bthk,bhqst->bshqk", value.squeeze(3), shares(scores)), CORE[3])
 
 
-def flash_attention(query: Any, key: Any, value: Any) -> Any:
+def flash_attention(query: Any, key: Any, value: Any, window: Window | None = None) -> Any:
     """`mix` as one kernel that skips masked scores."""
-    with fused_kernel("flash_attention", work=0.5), jax.named_scope("core"):
-        return jax.checkpoint(partial(mix, shares=softmax))(query, key, value)
+    if window is None:
+        with fused_kernel("flash_attention", work=0.5), jax.named_scope("core"):
+            return jax.checkpoint(partial(mix, shares=softmax))(query, key, value)
+
+    def attend(query: Any, key: Any, value: Any, reach: Any) -> Any:
+        return mix(query, key, value, partial(softmax, window=window._replace(reach=reach)))
+
+    with fused_kernel("flash_attention", work=window.share), jax.named_scope("core"):
+        return jax.checkpoint(attend)(query, key, value, jnp.asarray(window.reach, jnp.int32))
 
 
 def activate(config: Choices, up: Any, bias: Any) -> Any:

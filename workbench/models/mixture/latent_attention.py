@@ -7,26 +7,31 @@
 Latents are normalized before the up projection. In einsum strings: b batch, s seq, d d_model, r latent, h heads, k head width.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from workbench.models.layers.decoder_blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
+from workbench.models.layers.local_attention import find_window
 from workbench.models.mixture.mixture_config import MixtureConfig
 from workbench.tracing.jaxpr.float8_products import Einsum
 
 
-def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, tuple[Any, Any]]:
-    """Attend over x [batch, seq, d_model]; also returns keys and values, or their latent [batch, seq, kv_rank] and the
-    key positions [batch, seq, d_rotary] before rotation, for a cache.
+def attention(
+    weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum, reach: Any = None
+) -> tuple[Any, tuple[Any, Any]]:
+    """Attend over x [batch, seq, d_model], or over `reach` tokens of it; also returns keys and values, or their latent
+    [batch, seq, kv_rank] and the key positions [batch, seq, d_rotary] before rotation, for a cache.
     """
     (query, key, value), seen = (_project_latents if config.attention == "latent" else _project_heads)(weights, x, config, einsum)
+    window = find_window(config, x.shape[1], reach)
     if "attention" in config.fused.split():
-        mixed = flash_attention(query, key, value)
+        mixed = flash_attention(query, key, value, window)
     else:
         with jax.named_scope("core"):
-            mixed = mix(query, key, value, softmax)
+            mixed = mix(query, key, value, partial(softmax, window=window))
     return project_output(weights, mixed, einsum), seen
 
 

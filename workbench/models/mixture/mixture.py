@@ -9,7 +9,7 @@ experts).
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from workbench.models.config_fields import choose_preset, name_program
 from workbench.models.data import english_text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
+from workbench.models.layers.local_attention import of_layer, scanned_reaches
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention
 from workbench.models.mixture.mixture_config import PRESETS, MixtureConfig
@@ -69,8 +70,8 @@ def sparse_layer_with(
         return add(x, change, {}, ""), load, cached | before
 
 
-def _attend(config: MixtureConfig) -> Attend:
-    return lambda weights, x, cached: (attention(weights, x, config)[0], cached)
+def _attend(config: MixtureConfig, reach: Any = None) -> Attend:
+    return lambda weights, x, cached: (attention(weights, x, config, reach=reach)[0], cached)
 
 
 def dense_layer(weights: Params, x: Any, config: MixtureConfig) -> Any:
@@ -78,15 +79,21 @@ def dense_layer(weights: Params, x: Any, config: MixtureConfig) -> Any:
     return dense_layer_with(weights, x, {}, config, _attend(config))[0]
 
 
-def sparse_layer(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """Apply a layer with experts in training to x [batch, seq, d_model]; also returns the load imbalance [batch]."""
-    return sparse_layer_with(weights, x, {}, config, _attend(config), partial(experts, config=config))[:2]
+def sparse_layer(weights: Params, x: Any, reach: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """Apply a layer with experts in training to x [batch, seq, d_model], with attention to `reach` tokens if there are two kinds of layers;
+    also returns the load imbalance [batch]."""
+    return sparse_layer_with(weights, x, {}, config, _attend(config, reach), partial(experts, config=config))[:2]
 
 
 def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
     """Apply all layers to x [batch, seq, d_model]; also returns the mean total load imbalance."""
     keep = layer if config.recompute == "none" else partial(checkpoint_layer, recompute=config.recompute)
-    dense, sparse = keep(partial(dense_layer, config=config)), keep(partial(sparse_layer, config=config))
+    dense = keep(partial(dense_layer, config=config))
+
+    @cache
+    def sparse(config: MixtureConfig) -> Callable[..., Any]:
+        return keep(partial(sparse_layer, config=config))
+
     with jax.named_scope("dense"):
         for number, weights in enumerate(params["dense"]):
             with jax.named_scope(str(number)):
@@ -94,11 +101,12 @@ def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]
     loads = jnp.zeros(x.shape[0])
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
-            x, stacked_loads = jax.lax.scan(lambda x, weights: sparse(weights, x), x, params["layers"])
+            scanned, one = (params["layers"], scanned_reaches(config)), sparse(config)
+            x, stacked_loads = jax.lax.scan(lambda x, each: one(each[0], x, each[1]), x, scanned)
             return x, stacked_loads.sum(0).mean()
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x, load = sparse(weights, x)
+                x, load = sparse(of_layer(config, config.seq, number))(weights, x, None)
                 loads += load
     return x, loads.mean()
 

@@ -12,6 +12,7 @@ from workbench.models.config_fields import (
     optimizer_named,
     several_of,
     verify_halves,
+    verify_pattern,
     verify_relation,
     verify_words,
 )
@@ -41,7 +42,8 @@ class MixtureArchitecture:
       arXiv:2412.19437); `scale`: factor on the weights of the chosen experts;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention
       norm activation rotary loss permute sort`;
-    - `compute`: dtype of the products.
+    - `compute`: dtype of the products;
+    - `window`, `pattern`, `chunked`: local attention, as in `decoder.config`, for `heads` in layers that all have experts.
     """
 
     vocab: int
@@ -78,6 +80,9 @@ class MixtureArchitecture:
     tied: bool = False
     lookup: str = one_of("gather", "product")
     compute: str = one_of("bfloat16", *FLOATS)
+    window: WholeFrom0 = 0
+    pattern: str = ""
+    chunked: bool = False
 
     def __post_init__(self) -> None:
         verify_words(self)
@@ -193,6 +198,13 @@ def _verify_layers(config: MixtureArchitecture) -> None:
 
 
 def _verify_attention(config: MixtureArchitecture) -> None:
+    verify_pattern(config.pattern)
+    verify_relation(
+        not config.window or (config.attention == "heads" and config.sparse == config.layers),
+        f"`window` is {config.window}; only layers with experts and plain heads have one.",
+        "take `window` 0",
+        'take `attention` "heads", `dense` 0 and no `alternate`',
+    )
     if config.attention == "heads":
         verify_halves("d_head", config.d_head, True, "rotary positions turn one half of a head with the other")
         verify_relation(

@@ -31,6 +31,16 @@ from workbench.models.layers.kv_cache import (
     trace_token,
     write_rows,
 )
+from workbench.models.layers.local_attention import (
+    cache_places,
+    find_window,
+    has_two_kinds,
+    last_rows,
+    of_layer,
+    place_token,
+    scan_pattern,
+    split_caches,
+)
 from workbench.models.layers.quantized_weights import PLAIN, WEIGHTS, QuantizedWeight, multiply, quantize_weights, quantized_dims
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention, project_down, project_heads, project_output
@@ -93,7 +103,7 @@ def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: Mixture
     layer_config = config.architecture
     x = embed(params, batch["tokens"], layer_config, einsum=multiply)
     x, cache = _run_layers(
-        params, cache, x, layer_config, partial(attend_prompt, config=layer_config), partial(experts, config=layer_config, einsum=multiply)
+        params, cache, x, layer_config, config.cache_length, attend_prompt, partial(experts, config=layer_config, einsum=multiply)
     )
     length = jnp.full_like(cache["length"], config.seq)
     return cache | {"length": length}, project_vocab(params, x[:, -1:], layer_config, multiply)[:, 0]
@@ -104,8 +114,8 @@ def decode(params: Params, cache: Cache, batch: dict[str, Any], config: MixtureI
     layer_config = config.architecture
     position = jnp.minimum(cache["length"], config.cache_length - 1)
     x = embed(params, batch["tokens"][:, None], layer_config, einsum=multiply)
-    attend = partial(attend_token, position=position, config=layer_config)
-    x, cache = _run_layers(params, cache, x, layer_config, attend, partial(_mix_tokens, config=config))
+    attend = partial(attend_token, position=position, length=config.cache_length)
+    x, cache = _run_layers(params, cache, x, layer_config, config.cache_length, attend, partial(_mix_tokens, config=config))
     return cache | {"length": position + 1}, project_vocab(params, x, layer_config, multiply)[:, 0]
 
 
@@ -118,29 +128,34 @@ def _mix_tokens(weights: Params, x: Any, config: MixtureInferenceConfig) -> tupl
 
 
 def _run_layers(
-    params: Params, cache: Cache, x: Any, config: MixtureConfig, attend: Callable[..., Any], mix: Callable[..., Any]
+    params: Params, cache: Cache, x: Any, config: MixtureConfig, length: int, attend: Callable[..., Any], mix: Callable[..., Any]
 ) -> tuple[Any, Cache]:
-    def sparse(weights: Params, x: Any, cached: Cache, layer: Any) -> tuple[Any, Cache]:
-        x, _, new_cache = sparse_layer_with(weights, x, cached, config, partial(attend, layer=layer), mix, einsum=multiply)
+    def sparse(weights: Params, cached: Cache, layer: Any, x: Any, config: MixtureConfig) -> tuple[Any, Cache]:
+        x, _, new_cache = sparse_layer_with(weights, x, cached, config, partial(attend, config=config, layer=layer), mix, einsum=multiply)
         return x, new_cache
 
     dense_caches, sparse_caches = [], []
     with jax.named_scope("dense"):
         for number, weights in enumerate(params["dense"]):
             with jax.named_scope(str(number)):
-                x, layer_cache = dense_layer_with(weights, x, cache["dense"][number], config, attend, einsum=multiply)
+                x, layer_cache = dense_layer_with(
+                    weights, x, cache["dense"][number], config, partial(attend, config=config), einsum=multiply
+                )
                 dense_caches.append(layer_cache)
     with jax.named_scope("layers"):
+        if isinstance(params["layers"], dict) and has_two_kinds(config, length):
+            x, layers = scan_pattern(config, length, params["layers"], cache["layers"], x, sparse)
+            return x, cache | {"dense": dense_caches, "layers": layers}
         if isinstance(params["layers"], dict):
 
             def step(carry: tuple[Any, Cache], layer: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
-                return sparse(layer[0], *carry, layer[1]), None
+                return sparse(layer[0], carry[1], layer[1], carry[0], config), None
 
             (x, layers), _ = jax.lax.scan(step, (x, cache["layers"]), (params["layers"], jnp.arange(config.sparse)))
             return x, cache | {"dense": dense_caches, "layers": layers}
         for number, weights in enumerate(params["layers"]):
             with jax.named_scope(str(number)):
-                x, layer_cache = sparse(weights, x, cache["layers"][number], None)
+                x, layer_cache = sparse(weights, cache["layers"][number], None, x, of_layer(config, length, number))
                 sparse_caches.append(layer_cache)
     return x, cache | {"dense": dense_caches, "layers": sparse_caches}
 
@@ -153,19 +168,22 @@ def make_params(key: Any, config: MixtureInferenceConfig, *, scan: bool) -> Para
 def make_cache(config: MixtureInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
     """Make an empty cache; with a `key`, random rows up to the end of the prompt, with at least one free position."""
     layer_config = config.architecture
-    sizes = {"batch": config.batch, "context": config.cache_length}
-    shapes = {
-        name: tuple(sizes.get(dim) or getattr(layer_config, dim) for dim in row.split()) for name, row in cached_names(layer_config).items()
-    }
     make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
 
-    def sparse(*stack: int) -> Cache:
-        stacked = {name: (*stack, *shape) for name, shape in shapes.items()}
-        return make(stacked) | ({"before": make(stacked)} if config.alternate else {})
+    def dense(rows: int, *stack: int) -> Cache:
+        sizes = {"batch": config.batch, "context": rows}
+        named = cached_names(layer_config).items()
+        return make({name: (*stack, *(sizes.get(dim) or getattr(layer_config, dim) for dim in dims.split())) for name, dims in named})
 
-    layers = sparse(config.sparse) if scan else [sparse() for _ in range(config.sparse)]
-    length = 0 if key is None else min(config.seq, config.cache_length - 1)
-    return {"dense": [make(shapes) for _ in range(config.dense)], "layers": layers, "length": jnp.int32(length)}
+    def sparse(rows: int, *stack: int) -> Cache:
+        return dense(rows, *stack) | ({"before": dense(rows, *stack)} if config.alternate else {})
+
+    places = config.cache_length
+    return {
+        "dense": [dense(places) for _ in range(config.dense)],
+        "layers": split_caches(config, places, config.sparse, sparse, scan=scan),
+        "length": jnp.int32(0 if key is None else min(config.seq, places - 1)),
+    }
 
 
 def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
@@ -196,11 +214,13 @@ def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> 
 def _dims(config: MixtureInferenceConfig, *, scan: bool) -> dict[str, str]:
     built = config.architecture
     params = quantized_dims(dims(built, scan=scan), shared_scales(built), config.weights)
-    stack, layers = ("sparse ", "layers") if scan else ("", "layers/*")
     named = {f"params/{path}": names for path, names in params.items()}
-    stacks = {f"{layers}/before": stack, layers: stack} if config.alternate else {layers: stack}
-    for path, front in (stacks | ({"dense/*": ""} if config.dense else {})).items():
-        named |= {f"cache/{path}/{row}": names for row, names in cache_dims(cached_names(built), config.cache, front).items()}
+    places = [*cache_places(config, config.cache_length, "sparse", scan=scan), *([("dense/*", "", "context")] if config.dense else [])]
+    if config.alternate:
+        places = [(f"{path}/before", stack, rows) for path, stack, rows in places if path.startswith("layers")] + places
+    for path, stack, rows in places:
+        cached = cache_dims({name: dims.replace("context", rows) for name, dims in cached_names(built).items()}, config.cache, stack)
+        named |= {f"cache/{path}/{row}": names for row, names in cached.items()}
     return named
 
 
@@ -227,13 +247,19 @@ def cached_names(config: MixtureConfig) -> dict[str, str]:
 def attend_prompt(weights: Params, x: Any, cache: Cache, config: MixtureConfig, layer: Any = None) -> tuple[Any, Cache]:
     """Causal attention over a prompt x [batch, seq, d_model]; also returns the cache that begins with it."""
     change, (left, right) = attention(weights, x, config, multiply)
+    if config.window:
+        left, right = (last_rows(rows, cache["key"].shape[-4]) for rows in (left, right))
     return change, _write(cache, left, right, 0, None, config, layer)
 
 
-def attend_token(weights: Params, x: Any, cache: Cache, position: Any, config: MixtureConfig, layer: Any = None) -> tuple[Any, Cache]:
-    """Attention of one token x [batch, 1, d_model] at `position` to the cache; also returns the new cache."""
-    attend = _attend_latents if config.attention == "latent" else _attend_heads
-    mixed, cache = attend(weights, x, cache, position, config, layer)
+def attend_token(
+    weights: Params, x: Any, cache: Cache, position: Any, length: int, config: MixtureConfig, layer: Any = None
+) -> tuple[Any, Cache]:
+    """Attention of one token x [batch, 1, d_model] at `position` to a cache for `length` tokens; also returns the new cache."""
+    if config.attention == "latent":
+        mixed, cache = _attend_latents(weights, x, cache, position, config, layer)
+    else:
+        mixed, cache = _attend_heads(weights, x, cache, position, length, config, layer)
     return project_output(weights, mixed, multiply), cache
 
 
@@ -245,12 +271,15 @@ def _write(cache: Cache, left: Any, right: Any, start: Any, positions: Any, conf
     return write_rows(cache, "latent", jnp.concatenate([left, turned], 2), start, layer)
 
 
-def _attend_heads(weights: Params, x: Any, cache: Cache, position: Any, config: MixtureConfig, layer: Any) -> tuple[Any, Cache]:
+def _attend_heads(
+    weights: Params, x: Any, cache: Cache, position: Any, length: int, config: MixtureConfig, layer: Any
+) -> tuple[Any, Cache]:
     query, key, value = project_heads(weights, x, config, multiply, position[None])
-    cache = _write(cache, key, value, position, position[None], config, layer)
+    row, visible = place_token(find_window(config, length), cache["key"].shape[-4], position)
+    cache = _write(cache, key, value, row, position[None], config, layer)
     keys, values = read_rows(cache, "key", layer), read_rows(cache, "value", layer)
     fused = "attention" in config.fused.split()
-    mixed = attend_cached(query * config.d_head**-0.5, keys, values, position + 1, fused=fused)
+    mixed = attend_cached(query * config.d_head**-0.5, keys, values, visible, fused=fused)
     return mixed.squeeze(3) if config.q_per_kv == 1 else mixed, cache
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from workbench.models.layers.local_attention import is_local, visible_share
+
 KINDS = ("decoder", "encoder", "encoder-decoder", "vision")
 
 
@@ -19,7 +21,8 @@ class Architecture:
       `q_rank` of 0 projects queries in one product;
     - `norm`: `rms`, `layer` or `none` (without parameters), `layer_norms` of them per layer; `qk_norm`: queries and
       keys are normalized per `head` or over their whole `width`;
-    - `window`: tokens that local layers attend to: every layer, or all but each `local_every`-th;
+    - `window`: tokens that local layers see, `pattern` which layers these are, `chunked` whether it is their chunk of a sequence
+      (`models.layers.local_attention`);
     - `learned`: rows of a table of positions; `context`: tokens that the model was trained on;
     - `stem`: parameters outside the layers besides the token table, positions, head and last norms;
     - `quantized`: quantization of the weights according to the file.
@@ -48,7 +51,8 @@ class Architecture:
     biases: tuple[str, ...] = ()
     learned: int = 0
     window: int = 0
-    local_every: int = 0
+    pattern: str = ""
+    chunked: bool = False
     encoder_layers: int = 0
     source: int = 0
     experts: int = 0
@@ -77,9 +81,22 @@ class Architecture:
 
     @property
     def local_layers(self) -> int:
-        if not self.window:
-            return 0
-        return self.layers - (self.layers // self.local_every if self.local_every else 0)
+        return sum(is_local(self, self.window + 1, layer) for layer in range(self.layers))
+
+    def count_local(self, seq: int) -> int:
+        """Layers that see fewer than `seq` tokens."""
+        return self.local_layers if self.window < seq else 0
+
+    def seen_keys(self, seq: int) -> float:
+        """Keys that a token of a causal sequence sees on average, summed over the layers."""
+        local = self.count_local(seq)
+        part = local * visible_share(seq, self.window, chunked=self.chunked) if local else 0.0
+        return seq * (part + (self.layers - local) / 2)
+
+    def cached_rows(self, seq: int) -> int:
+        """Rows of a sequence's caches after `seq` tokens, summed over the layers."""
+        local = self.count_local(seq)
+        return local * self.window + (self.layers - local) * seq
 
     @property
     def by_part(self) -> Mapping[str, int]:

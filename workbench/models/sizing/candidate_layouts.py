@@ -289,7 +289,7 @@ class Outliner:
     def _attention_share(self) -> float:
         """Share of attention in the model FLOPs of a step."""
         architecture, seq = self.architecture, self.workload.seq
-        scores = architecture.layers * architecture.heads * (architecture.d_head + architecture.d_rotary) * seq
+        scores = 2 * architecture.seen_keys(seq) * architecture.heads * (architecture.d_head + architecture.d_rotary)
         return scores / (scores + architecture.active)
 
     def _context_seconds(self, choice: ParallelLayout) -> float:
@@ -334,21 +334,21 @@ class Outliner:
         weights = self.workload.weight_bytes * (dense + self._expert_weights / choice.model / choice.expert)
         values = architecture.cached_values
         shared = 1 if architecture.kv_rank else min(choice.model, architecture.kv_heads)
-        cache = HALF * values * architecture.layers * self.workload.seq * choice.micro_batch / shared
+        cache = HALF * values * architecture.cached_rows(self.workload.seq) * choice.micro_batch / shared
         sums = 2 * architecture.layers * REDUCE_LATENCY * ((choice.model > 1) + (choice.expert > 1))
         return Outline(choice, (weights + cache) / chip.memory_bandwidth + sums, 1.05 * (weights + cache), weights + cache)
 
 
 def step_flops(architecture: Architecture, workload: Workload) -> float:
     """Model FLOPs: 6 per active parameter and token (2 in inference, 4 for a frozen one), plus attention, half of it under a
-    causal mask.
+    causal mask and less in local layers.
     """
     model = architecture
     times, tokens = (2, workload.batch) if workload.is_inference else (6, workload.batch * workload.seq)
     width = model.heads * (model.d_head + model.d_rotary + (model.d_value or model.d_head))
-    pairs = workload.seq if workload.is_inference else workload.seq / 2
+    pairs = model.cached_rows(workload.seq) if workload.is_inference else model.seen_keys(workload.seq)
     source = (model.source or workload.seq) if model.encoder_layers else 0  # every decoder token attends to all source tokens
     encoder = model.encoder_layers * (model.attention_parameters + model.dense_parameters)
     frozen = tokens * 2 * model.active if workload.lora else 0
-    written = tokens * (model.active + model.adapter_parameters * workload.lora - encoder + model.layers * width * (pairs + source))
+    written = tokens * (model.active + model.adapter_parameters * workload.lora - encoder + width * (pairs + model.layers * source))
     return -frozen + times * (written + source * workload.batch * (encoder + model.encoder_layers * width * source))

@@ -12,6 +12,7 @@ from workbench.core.tensor import Role
 from workbench.errors import DocumentError
 from workbench.models.registry import build
 from workbench.models.sizing.architecture import Architecture, pad_vocab
+from workbench.units import format_bytes
 
 FUSED = "attention norm activation rotary loss"
 WEIGHT_TYPES = {"bfloat16": ("bfloat16", 2.0), "float8": ("float8_e4m3fn", 1.0), "int8": ("int8", 1.0), "int4": ("int4", 0.5)}
@@ -58,6 +59,8 @@ def nearest_program(architecture: Architecture, workload: Workload, recompute: s
     sizes |= {"d_head": architecture.d_head, "vocab": pad_vocab(architecture.vocab), "compute": workload.compute}
     sizes |= {"gate_up": architecture.gates, "tied": architecture.tied, **_SIZES[model](architecture, workload)}
     sizes |= {"kv_copies": kv_copies} if kv_copies > 1 else {}
+    if _plans_windows(architecture) and architecture.count_local(workload.seq):
+        sizes |= {"window": architecture.window, "pattern": architecture.pattern, "chunked": architecture.chunked}
     if workload.is_inference:
         if model == "t5" or architecture.kind != "decoder":
             raise DocumentError(
@@ -87,6 +90,11 @@ def _model_of(architecture: Architecture) -> str:
     if architecture.encoder_layers:
         return "t5"
     return "mixture" if architecture.experts else "decoder"
+
+
+def _plans_windows(architecture: Architecture) -> bool:
+    """Whether the zoo has local layers for such a model."""
+    return not (architecture.encoder_layers or architecture.dense_layers or architecture.kv_rank)
 
 
 def has_all_biases(architecture: Architecture) -> bool:
@@ -173,9 +181,8 @@ def _differences(architecture: Architecture, workload: Workload) -> Iterator[str
         yield f"the vocabulary is padded from {architecture.vocab:,} to {padded:,} rows, so that devices can share it"
     if architecture.kv_rank and not architecture.q_rank:
         yield f"queries are projected through a latent of {_query_rank(architecture):,} in place of one product"
-    if architecture.local_layers and workload.seq > architecture.window:
-        local = f"{architecture.local_layers} of {architecture.layers} layers"
-        yield f"{local} attend to {architecture.window:,} tokens; planned as attention to all {workload.seq:,}"
+    if local := architecture.count_local(workload.seq):
+        yield _describe_windows(architecture, workload, local)
     if architecture.kind in ("encoder", "vision"):
         yield "attention to all tokens is planned as causal attention, which computes half of its scores"
     if architecture.kind == "vision":
@@ -188,3 +195,16 @@ def _differences(architecture: Architecture, workload: Workload) -> Iterator[str
         yield "two norms a layer are planned; norms of queries and keys, and further ones, are left out"
     if architecture.biases and (architecture.experts or not has_all_biases(architecture)):
         yield "biases are left out"
+
+
+def _describe_windows(architecture: Architecture, workload: Workload, local: int) -> str:
+    """What is assumed of the runtime for layers that see fewer tokens than there are."""
+    layers = f"{local} of {architecture.layers} layers attend to {architecture.window:,} tokens"
+    layers += " at most, their chunk of the sequence" if architecture.chunked else ""
+    if not _plans_windows(architecture):
+        return f"{layers}; planned as attention to all {workload.seq:,}"
+    if not workload.is_inference:
+        return f"{layers}; the attention kernel is assumed to skip all others"
+    row = 2 * architecture.cached_values * workload.batch
+    kept, full = (row * rows for rows in (architecture.cached_rows(workload.seq), architecture.layers * workload.seq))
+    return f"{layers}, and their caches keep no others: {format_bytes(kept)} in place of {format_bytes(full)} for all tokens in every layer"

@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.errors import DocumentError, unknown_name
 from workbench.models.sizing.architecture import Architecture
+from workbench.models.sizing.layer_pattern import read_pattern
 
 FAMILIES_FILE = Path(__file__).with_name("config_families.toml")
 CONFIG_NAME = "config.json"
@@ -90,7 +91,8 @@ def read_preset(model: str, preset: Any) -> Architecture:
     """Read the architecture of a zoo configuration, like that of a file."""
     values = {key: value for key, value in asdict(preset).items() if value != 0 or isinstance(value, bool)}
     family = families()[f"zoo_{model}"]
-    return _Reading(family, _with_absent(family, values), f"`{model}`").make()
+    found = _Reading(family, _with_absent(family, values), f"`{model}`").make()
+    return replace(found, **{name: getattr(preset, name) for name in ("window", "pattern", "chunked") if hasattr(preset, name)})
 
 
 def _find_family(model_type: Any, name: str) -> Family:
@@ -138,8 +140,18 @@ class _Reading:
         arguments = {key: value for key, value in settings.items() if value is not None} | {"biases": biases, "family": self.family.about}
         arguments["tied"] = arguments.get("tied", False) is True
         arguments["quantized"] = self._quantization()
+        arguments |= self._local(arguments)
         self._verify_sizes(arguments)
         return Architecture(**arguments, stem=sum(prod(map(self._number, term)) for term in self.family.stem))
+
+    def _local(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The window and the pattern of local layers; of a pattern without local layers neither."""
+        if not found.get("window"):
+            return {"window": 0, "pattern": "", "chunked": False}
+        pattern, key = read_pattern(self.values, found["layers"], found.get("pattern", ""))
+        if key and not pattern:
+            raise self._wrong(key, self.values[key], "the kinds of local and global layers")
+        return {"pattern": pattern.strip("L") and pattern} if "L" in pattern or not key else {"window": 0, "pattern": "", "chunked": False}
 
     def find(self, name: str, *, required: bool) -> Any:
         """Return a field from the file, else derived from other fields, else `None` unless it is required."""

@@ -138,7 +138,7 @@ def kernel_scope(name: str, work: float = 1.0) -> str:
     >>> kernel_scope("softmax"), kernel_scope("flash_attention", 0.5)
     ('softmax@kernel', 'flash_attention@kernel=0.5')
     """
-    return f"{name}@kernel" if work == 1.0 else f"{name}@kernel={work:g}"
+    return f"{name}@kernel" if work == 1.0 else f"{name}@kernel={work:.9f}".rstrip("0")
 
 
 def without_marks(path: str) -> str:
