@@ -49,6 +49,14 @@ def test_an_override_counts_for_the_tensors_its_pattern_matches_and_no_others():
     assert layout.sharding(parameter("params/other", d_model=8, d_ff=8)) == Sharding.parse("[-, model]")
 
 
+def test_rules_that_contradict_each_other_only_where_an_override_holds_are_legal():
+    layout = Layout("d_ff:model; d_model:model; params/head=[-, data]")
+    head, bias = parameter("params/head", d_model=8, d_ff=8), parameter("params/bias", d_ff=8)
+    assert layout.shardings((head, bias)) == (Sharding.parse("[-, data]"), Sharding.parse("[model]"))
+    with pytest.raises(LayoutError, match="twice"):
+        layout.shardings((head, parameter("params/other", d_model=8, d_ff=8)))
+
+
 def test_the_last_override_that_matches_wins():
     layout = Layout("layers/*/w=[data]; layers/3/w=[model]")
     assert [str(layout.override(f"params/layers/{i}/w")) for i in (2, 3)] == ["[data]", "[model]"]

@@ -135,8 +135,10 @@ class Layout:
 
     def shardings(self, tensors: Sequence[Tensor]) -> tuple[Sharding, ...]:
         """Return the sharding of each tensor; equal dimensions without an override share one object."""
-        by_dims = {dims: self._by_rules(tensor) for dims, tensor in {tensor.dims: tensor for tensor in tensors}.items()}
-        return tuple(override or by_dims[tensor.dims] for override, tensor in zip(self.overrides_of(tensors), tensors, strict=True))
+        overrides = self.overrides_of(tensors)
+        ruled = {tensor.dims: tensor for override, tensor in zip(overrides, tensors, strict=True) if override is None}
+        by_dims = {dims: self._by_rules(tensor) for dims, tensor in ruled.items()}  # rules may contradict where overrides hold
+        return tuple(override or by_dims[tensor.dims] for override, tensor in zip(overrides, tensors, strict=True))
 
     @property
     def is_plain(self) -> bool:
