@@ -21,6 +21,7 @@ from workbench.widgets.board.hardware_picker import (
 )
 
 EIGHT = Mesh("data:4 model:2")
+COLOURS = {"data": 3, "model": 5}
 CHOICES = [
     ("TPU v5e", "2x4", "TPU v5e 2x4"),
     ("TPU v5e", " 4  slices of 2x4 ", "4 slices of TPU v5e 2x4"),
@@ -55,10 +56,10 @@ def test_a_chip_and_a_shape_name_hardware(chip, shape, name):
 
 def test_shapes_that_are_offered_keep_the_options_that_they_can_have():
     plan = Plan(build("two_layer"), "data:16", hardware=parse_hardware("4 nodes of 8 H100, node=200 Gb/s, nvlink=400 GB/s"))
-    names = [each["label"] for each in hardware_state(plan)["shapes"]]
+    names = [each["label"] for each in hardware_state(plan, {"data": 0})["shapes"]]
     assert names[0] == "2 nodes of 8 H100, node=200 Gb/s, device=400 GB/s"
     one_node = plan.updated(mesh=Mesh("data:8"))
-    assert hardware_state(one_node)["shapes"][0]["label"] == "8 H100, device=400 GB/s"
+    assert hardware_state(one_node, {"data": 0})["shapes"][0]["label"] == "8 H100, device=400 GB/s"
 
 
 def test_nothing_chosen_is_no_hardware():
@@ -90,7 +91,7 @@ def test_the_field_beside_the_chip_reads_back_as_the_same_hardware(text):
 
 
 def test_a_mesh_that_outgrew_its_hardware_is_told_with_hardware_that_fits(two_layer):
-    state = hardware_state(Plan(two_layer, "data:16 model:2", hardware="TPU v5e 2x4"))
+    state = hardware_state(Plan(two_layer, "data:16 model:2", hardware="TPU v5e 2x4"), COLOURS)
     assert "`data` 16 x `model` 2 = 32 devices; TPU v5e 2x4 has 8" in state["problem"]
     assert state["mends"][0]["gesture"] == {"verb": "hardware", "chip": "", "shape": "TPU v5e 4x8"}
 
@@ -99,7 +100,7 @@ def test_wiring_tells_links_rings_and_strides(two_layer):
     def assigned(hardware, mesh="data:4 model:2", axis_assignment=None):
         return {
             each["axis"]: each["text"]
-            for each in axis_assignment_state(Plan(two_layer, mesh, hardware=hardware, axis_assignment=axis_assignment))
+            for each in axis_assignment_state(Plan(two_layer, mesh, hardware=hardware, axis_assignment=axis_assignment), COLOURS)
         }
 
     assert assigned("TPU v5e 2x4") == {"data": "y (line of 4)", "model": "x (line of 2)"}
@@ -115,7 +116,7 @@ def test_wirings_that_are_offered_fit_and_differ_to_the_eye(two_layer, hardware)
     found = axis_assignments_for(EIGHT, parse_hardware(hardware))
     assert 1 <= len(found) <= MOST_AXIS_ASSIGNMENTS
     shown = {
-        tuple(each["text"] for each in axis_assignment_state(Plan(two_layer, EIGHT, hardware=hardware, axis_assignment=text)))
+        tuple(each["text"] for each in axis_assignment_state(Plan(two_layer, EIGHT, hardware=hardware, axis_assignment=text), COLOURS))
         for text in found
     }
     assert len(shown) == len(found)

@@ -10,7 +10,7 @@ from tests.widgets.test_board import Screen
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.edits import ShardDim
+from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, SetMesh
 from workbench.visualize.draw.palette import AXES, axis_colour, fixed_axis_colours, number_axes
 from workbench.widgets.board.board_state import board_state, device_count
@@ -98,6 +98,10 @@ def test_pictures_and_tables_have_the_colours_of_the_board(session):
         assert axis_colour("data", session.plan.mesh) == AXES[0]
     assert axis_colour("data", session.plan.mesh) == AXES[1], "without a board by index"
     assert "'name': 'data', 'colour': 0" in str(screen.shown["table"]["blocks"])
+    session.apply(SetHardware(parse_hardware("TPU v5e 2x4")))
+    links = {link["axis"]: link["colour"] for link in board_state(session)["hardware"]["wiring"]}
+    assert links == {axis: colour for axis, colour in colours(session).items() if axis in links}
+    assert links["data"] == 0
 
 
 @given(st.lists(st.sampled_from(("data:4", "data:4 a:1", "b:1 data:4 a:1", "a:1 c:1", "e:1 f:1 g:1 h:1 data:4", "")), max_size=8))

@@ -1,5 +1,7 @@
 """The strip of the model's sizes: what it shows, what stays on the board when a size changes, and names to confirm."""
 
+from dataclasses import asdict
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -8,9 +10,10 @@ import pytest
 import workbench as wb
 from tests.widgets.test_start_panel import StartedBoard
 from workbench.models import build
+from workbench.models.registry import verify_model
 from workbench.plan.edits import OpenPlan
 from workbench.public_plan import Plan
-from workbench.widgets.start.model_sizes import applicable_layout, resized_plan
+from workbench.widgets.start.model_sizes import applicable_layout, resized_plan, size_fields
 
 
 @pytest.fixture
@@ -121,3 +124,13 @@ def test_proposed_names_are_listed_and_confirmed_in_one_step(sized):
     assert state["refusal"] is None
     assert state["model"] is None
     assert state["undo"].startswith("Undo confirm names")
+
+
+def test_a_preset_whose_sizes_were_changed_is_custom_and_a_slider_changes_none():
+    model = verify_model("gpt", {})
+    none, layers, width = (
+        next(size_fields(model, {**model.arguments, **asdict(model.presets["tiny"]), **sizes}))
+        for sizes in ({}, {"layers": 8}, {"d_ff": 512})
+    )
+    assert [none["value"], layers["value"], width["value"]] == ["tiny", "tiny", "custom"]
+    assert [none["options"][0], width["options"][:2]] == ["tiny", ["custom", "tiny"]]

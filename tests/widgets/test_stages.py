@@ -19,6 +19,7 @@ from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.pipeline.first_pipeline import propose_pipeline
 from workbench.widgets.pipeline.stage_edits import ZONE
 from workbench.widgets.tabs.board_tabs import SECTIONS
+from workbench.widgets.tabs.shown_stage import memory_of_stages, stages_state, traffic_of_stages
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
@@ -289,6 +290,15 @@ def test_the_head_tells_of_the_fullest_stage_and_not_of_the_whole_program(progra
     assert found["bubble"].value == report.pipeline.simulated.bubble
     assert found["duplication"].value == pytest.approx(1.0)
     assert {*found} - {"hfu"} <= {label for _, terms in GROUPS for term in terms for label in term.on}
+
+
+def test_a_pipeline_of_one_stage_has_micro_batches_and_no_word_of_stages(program):
+    report = Plan(program, "stage:1 data:2", "batch:data", pipeline="stages:1 micro_batches:4", hardware=SLOW).report()
+    shown = figures(report)
+    assert [figure.key for figure in shown] == ["predicted", "memory", "mfu", "sent", "flops", "duplication"]
+    assert not any("stage" in f"{figure.label} {figure.note}" for figure in shown)
+    assert stages_state(report, None) is None
+    assert memory_of_stages(report, None) == traffic_of_stages(report, None) == []
 
 
 BROKEN = {

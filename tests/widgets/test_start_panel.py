@@ -2,6 +2,7 @@
 
 import json
 import queue
+import re
 import time
 
 import pytest
@@ -112,6 +113,10 @@ def test_two_choices_answer_and_a_third_opens_a_plan_that_fits(started):
     assert cells(answer["rows"][0])["devices"] == "8"
     assert cells(answer["rows"][1])["devices"] == "2"
     assert not any("--" in note for note in answer["notes"])
+    times = [cells(row)["step time"] for row in answer["rows"]]
+    assert all(re.fullmatch(r"[\d.]+ s( \(estimated\)|, [\d.]+ to [\d.]+ s)", text) for text in times), times
+    started.send("choose_machines", on="8 H100", total="2T")
+    assert " for 2T tokens; " in started.settled()["answer"]["headline"]
     started.send("open_layout", goal="fastest")
     started.wait(lambda: not started.start["open"])
     session = started.board.session

@@ -59,6 +59,13 @@ def test_the_overview_has_memory_time_and_communication_with_their_largest_and_t
     assert sum(row["cells"][1]["share"] for row in sent["rows"]) == pytest.approx(1, abs=1e-4)
 
 
+def test_rows_of_the_overview_with_the_same_path_have_their_role():
+    plan = Plan(build("gpt"), "stage:2 data:2 model:2", "d_ff:model", pipeline="stages:2 micro_batches:4")
+    names = [row["cells"][0]["path"] for row in table_state(Facts(plan.report()), "overview")["blocks"][1]["rows"]]
+    assert len({*names}) == FEW
+    assert any(name.endswith(" (gradient)") for name in names)
+
+
 def test_without_hardware_the_overview_offers_to_choose_some(session):
     block = table_state(Facts(session.report), "overview")["blocks"][2]
     assert (block["title"], block["controls"][0]["name"]) == ("Time", "hw-chip")

@@ -95,7 +95,8 @@ def headline_text(answer: ClusterAnswer) -> str:
     if not question.tokens or fastest.devices == fewest.devices:
         return f"{name} fits on {hardware}; {enough}."
     quick = " (estimated)" if fastest.tier == ESTIMATED else ""
-    return f"{name} fits on {hardware}: {count_text(fastest.devices, 'device')} take {_duration(question, fastest)}{quick}; {enough}."
+    took = f"{count_text(fastest.devices, 'device')} take {_duration(question, fastest)}{quick}"
+    return f"{name} fits on {hardware}: {took} for {format_amount(question.tokens)} tokens; {enough}."
 
 
 def _duration_clause(question: ClusterQuestion, layout: PlannedLayout) -> str:
@@ -232,7 +233,7 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
     counts = answer.device_counts
     on = f"{min(counts):,} to {max(counts):,} devices" if len(counts) > 1 else count_text(counts[0], "device")
     yield (
-        f"Examined: {count_text(answer.outlined, 'layout')} that fit by a closed form, on {on}; "
+        f"Examined: {count_text(answer.outlined, 'layout')} that fit according to a formula, on {on}; "
         f"{answer.planned:,} of them planned, {answer.refused:,} refused, in {answer.seconds:.1f} s."
         + ("" if answer.is_complete else " More time may find better ones: `--seconds 60`.")
     )
@@ -240,7 +241,7 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
 
 def _range_note(question: ClusterQuestion, layout: PlannedLayout) -> str:
     if layout.tier == ESTIMATED:
-        return "`estimated` figures are of a closed form, corrected by the layouts that were planned; they have no range."
+        return "Figures marked `estimated` come from a formula, scaled to agree with the planned layouts. They have no range."
     if layout.step_range is None:
         kind = "decoding" if question.workload.is_inference else question.workload.precision
         steps = f"{kind} steps on " if kind else ""

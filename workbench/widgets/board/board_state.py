@@ -86,7 +86,7 @@ def board_state(
         "undo": f"Undo {session.undoable}" if session.can_undo else None,
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "program": shared.get(plan, "program", lambda: traced_as_state(plan.program)),
-        "hardware": shared.get(plan, ("hardware", requested), lambda: hardware_state(plan, requested)),
+        "hardware": shared.get(plan, ("hardware", requested), lambda: hardware_state(plan, axis_colours(session), requested)),
         "figures": figure_states(figures(report) if now is None else now, before, earlier, is_settling=settling["settling"]),
         "standing": settling,
         "alarms": [_alarm(report, note, remedies) for note in notes if note is not None and note.kind in ALARM_KINDS],

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -19,7 +19,6 @@ from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.link_and_price import split_options
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
-from workbench.visualize.draw.palette import AXES
 from workbench.widgets.board.chip_menus import item
 from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, AxisAssignmentGesture, HardwareGesture
 
@@ -48,8 +47,8 @@ def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
     return parse_hardware(_whole(entry, shape))
 
 
-def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str, Any]:
-    """Describe the control; `asked` are the chip and shape of a refused choice, which stay in the fields."""
+def hardware_state(plan: Plan, colours: Mapping[str, int], asked: tuple[str, str] | None = None) -> dict[str, Any]:
+    """Describe the control, with mesh axes in `colours`; `asked` are the chip and shape of a refused choice, which stay in the fields."""
     hardware = plan.hardware
     listed = tuple(default_catalogue().entries)
     chip = hardware.chip.name if hardware else ""
@@ -63,13 +62,13 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "chip": shown[0] if shown[0] in ("", *unlisted, *listed) else "",
         "shape": shown[1],
         "example": "32 nodes of 8 H100" if not chip else "",
-        "facts": _facts(hardware) if hardware else "Choose hardware to see step time and memory use.",
+        "facts": _facts(hardware) if hardware else "Choose hardware to see the step time and whether the plan fits.",
         "title": _title(hardware) if hardware else "",
         "attached": None,  # offered by a board for a plan without hardware
         "shapes": _shape_menu(shown[0], plan.mesh, hardware),
         "problem": problem.message if problem else "",
         "mends": _shape_menu(chip, plan.mesh, hardware)[:2] if problem else [],
-        "wiring": axis_assignment_state(plan) if hardware and not problem else [],
+        "wiring": axis_assignment_state(plan, colours) if hardware and not problem else [],
         "wirings": axis_assignment_menu(plan) if hardware and not problem else [],
     }
 
@@ -194,18 +193,18 @@ MOST_AXIS_ASSIGNMENTS = 8
 _MOST_TRIES = 600  # axis assignments tried for the menu
 
 
-def axis_assignment_state(plan: Plan) -> list[dict[str, Any]]:
+def axis_assignment_state(plan: Plan, colours: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the physical axes of each mesh axis, and whether they are rings."""
     assert plan.hardware is not None
     spans = physical_spans(plan.mesh, plan.hardware, plan.axis_assignment)
     return [
         {
             "axis": name,
-            "colour": place % len(AXES),
+            "colour": colours[name],
             "text": " + ".join(_span_text(span) for span in axis_spans),
             "title": f"{name}: " + "; ".join(_span_title(span) for span in axis_spans),
         }
-        for place, name in enumerate(plan.mesh.names)
+        for name in plan.mesh.names
         if (axis_spans := tuple(span for span in spans[name] if span.size > 1))
     ]
 

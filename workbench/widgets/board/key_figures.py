@@ -114,7 +114,7 @@ def _memory(report: Report) -> Figure:
     """Build peak memory; with hardware the bar is the device's memory, and one that overflows shows its limit."""
     memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
     whole = max(peak, room)
-    stage = "" if report.stage is None else f"stage {report.stage}"
+    stage = f"stage {report.stage}" if report.stage is not None and (pipeline := report.plan.pipeline) and pipeline.stages > 1 else ""
     figure = Figure(
         "memory",
         "Memory per device",
@@ -184,7 +184,7 @@ def _flops(report: Report) -> Figure:
 
 def _duplication(report: Report) -> Figure:
     title = "number of times the same work is done, because a mesh axis does not shard it or because of padding; 1 means once"
-    return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
+    return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× means no duplication")
 
 
 def _measured_figure(measurement: Measurement, *, stale: bool) -> Figure:

@@ -43,12 +43,13 @@ class StartFileGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class ChooseMachinesGesture(Gesture):
-    """Choose the machines and the input of a step: the number of sequences (`batch`) and their length in `tokens`."""
+    """Choose the machines and the input of a step: `batch` sequences of `tokens` tokens. `total` is the number of tokens to train on."""
 
     refused_at: ClassVar[str] = START
     on: Text200 = ""
     batch: Text20 = ""
     tokens: Text20 = ""
+    total: Text20 = ""
     decode: Flag = False
 
 

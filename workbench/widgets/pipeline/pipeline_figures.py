@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.schedules.schedule import Kind
+from workbench.core.text_tables import count_text
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
@@ -32,28 +33,24 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
     if report.step_time is not None:
         yield _time(found["predicted"], planned, report.step_time.calibration)
     yield found["memory"]
-    title = "idle share of the stages' time, until the last task ends"
-    least = planned.least_bubble
-    yield Figure("bubble", "Bubble", step.bubble, _percent, title, "" if least is None else f"{_percent(least)} with equal stages")
+    if has_stages := planned.spec.stages > 1:
+        title = "idle share of the stages' time, until the last task ends"
+        least = planned.least_bubble
+        yield Figure("bubble", "Bubble", step.bubble, _percent, title, "" if least is None else f"{_percent(least)} with equal stages")
     if "mfu" in found and report.step_time is not None:
         was = found["mfu"]
         value = was.value * report.step_time.total / planned.seconds if planned.seconds else was.value
-        yield replace(was, value=value, note="with the bubble")
-    sent = sum(planned.traffic.values())
-    yield Figure(
-        "passed",
-        "Between stages",
-        sent,
-        format_bytes,
-        f"{sent:,} bytes a step between stages, activations forward and gradients backward",
-        "sent each step",
-    )
+        yield replace(was, value=value, note="with the bubble" if has_stages else was.note)
+    if has_stages:
+        sent = sum(planned.traffic.values())
+        title = f"{sent:,} bytes a step between stages, activations forward and gradients backward"
+        yield Figure("passed", "Between stages", sent, format_bytes, title, "sent each step")
     yield _sent_inside(planned, report.mesh)
     if "flops" in found:
         most = planned.busiest
         count = planned.flops(most)
-        title = f"{count:,} a step on one device of stage {most}, recomputation included"
-        yield replace(found["flops"], value=count, title=title, note=f"each step, stage {most}, the most")
+        title = f"{count:,} a step on one device{f' of stage {most}' if has_stages else ''}, recomputation included"
+        yield replace(found["flops"], value=count, title=title, note=f"each step, stage {most}, the most" if has_stages else "each step")
     if "duplication" in found:
         yield replace(found["duplication"], value=report.duplication)
 
@@ -62,6 +59,8 @@ def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:
     """Build the bytes sent in collectives within a stage, for the stage that sends most."""
     most = planned.most_sending(mesh)
     count = planned.sent_inside(most, mesh)
+    if planned.spec.stages == 1:
+        return Figure("sent", "Sent per device", count, format_bytes, f"{count:,} bytes sent per device and step", "each step")
     title = f"{count:,} bytes leave each device of stage {most} in a step, in collectives among the devices of the stage"
     return Figure("sent", "Within a stage", count, format_bytes, title, f"sent per device, stage {most}, the most")
 
@@ -141,6 +140,6 @@ def _about(planned: PipelineReport, lasted: float) -> str:
     measured = f" Measured below each: {format_seconds(lasted)}." if lasted else ""
     what = "The schedule, with a separate program per stage: the step" if planned.is_in_step else "The step"
     return (
-        f"{what} as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "
+        f"{what} as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {count_text(planned.spec.stages, 'stage')} "
         f"in {format_seconds(step.seconds)}, bubble {step.bubble:.1%}.{measured} Memory of each stage beneath."
     )

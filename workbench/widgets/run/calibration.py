@@ -15,7 +15,7 @@ from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 
 LABEL, CANCEL = "Use the attached devices", "Cancel"
-OFFER = "Choose hardware to see step time and memory use."
+OFFER = "Choose hardware to see the step time and whether the plan fits."
 
 
 class Calibration:

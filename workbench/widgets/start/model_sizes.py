@@ -18,6 +18,7 @@ from workbench.plan.plan import Plan
 
 SLIDERS = ("batch", "seq", "layers", "size", "cells")
 """Sizes with a slider."""
+CUSTOM = "custom"  # shown instead of a preset whose sizes were changed
 DOUBLINGS = 4  # of a slider's range, above and below the size of the preset
 
 
@@ -52,7 +53,8 @@ def size_fields(model: Model, values: Mapping[str, Any]) -> Iterator[dict[str, A
     order = {name: place for place, name in enumerate(("preset", *SLIDERS))}
     for name in sorted(model.arguments, key=lambda argument: order.get(argument, len(order))):
         value, kind, words = values[name], model.kind_of(name), argument_words(model.config, name)
-        words = tuple(model.presets) if name == "preset" else words
+        if name == "preset":
+            value, words = _shown_preset(model, values), tuple(model.presets)
         if isinstance(value, list | tuple) or (name == "fused"):
             continue  # lists are typed in code
         yield {
@@ -63,6 +65,15 @@ def size_fields(model: Model, values: Mapping[str, Any]) -> Iterator[dict[str, A
             "stops": [str(stop) for stop in _stops(name, value, _base(model, values, name))] if name in SLIDERS else [],
             "hint": str(kind),
         }
+
+
+def _shown_preset(model: Model, values: Mapping[str, Any]) -> Any:
+    """Return the preset, or `custom` if another size than those with a slider differs from it."""
+    preset = model.presets.get(values["preset"])
+    differs = any(
+        type(value) is int and getattr(preset, name, value) not in (value, None) for name, value in values.items() if name not in SLIDERS
+    )
+    return CUSTOM if differs else values["preset"]
 
 
 def _text(value: Any) -> str:

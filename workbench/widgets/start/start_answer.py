@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
-from workbench.models.sizing.cluster_answer import ClusterAnswer, cost_text, headline_text, notes_of, tokens_per_second, utilisation
+from workbench.models.sizing.cluster_answer import ClusterAnswer, cost_text, figures_of, headline_text, notes_of
 from workbench.models.sizing.cluster_question import format_amount
 from workbench.models.sizing.plan_layout import ESTIMATED, PlannedLayout
 from workbench.plan.plan import Plan
@@ -16,7 +16,7 @@ from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.widgets.start.program_layouts import ProgramLayouts, RecipeLayout
 
 _OPTION = re.compile(r"(?:; say )?`--(\w+)`")  # command-line options in notes
-THOUSAND, HOUR, FAST = 1000, 3600, 100
+THOUSAND, HOUR = 1000, 3600
 GOAL_LABELS = {"fastest": "Fastest", "fewest devices": "Fewest devices", "cheapest": "Cheapest"}
 
 
@@ -56,14 +56,15 @@ class SizedAnswer:
 
     def _cells(self, layout: PlannedLayout) -> dict[str, str]:
         question = self.answer.question
-        speed = tokens_per_second(question, layout) / layout.devices
+        figures = figures_of(question, layout)
+        doubt = " (estimated)" if layout.tier == ESTIMATED else f", {figures['range']}" if layout.step_range else ""
         return {
-            "devices": f"{layout.devices:,}",
-            "layout": str(layout.choice),
-            "step time": format_seconds(layout.seconds) + (" (estimated)" if layout.tier == ESTIMATED else ""),
-            "tokens/s per device": f"{speed:,.0f}" if speed >= FAST else f"{speed:.3g}",
-            "MFU": f"{utilisation(question, layout):.1%}",
-            "memory": _memory_text(layout.memory, layout.hardware),
+            "devices": figures["devices"],
+            "layout": figures["layout"],
+            "step time": figures["step time"] + doubt,
+            "tokens/s per device": figures["tokens/s a device"],
+            "MFU": figures["MFU"],
+            "memory": figures["memory"],
             f"cost of {format_amount(question.tokens)} tokens" if question.tokens else "cost": cost_text(question, layout),
         }
 

@@ -51,6 +51,7 @@ class Machines:
     on: str = ""
     batch: str = ""
     seq: str = ""
+    total: str = ""
     decode: bool = False
 
 
@@ -108,6 +109,7 @@ class StartPanel:
             "on": self._machines.on,
             "batch": self._machines.batch,
             "tokens": self._machines.seq,
+            "total": self._machines.total,
             "decode": self._machines.decode,
             "machines": list(MACHINES),
             "attached": self._calibration.is_offered,
@@ -199,7 +201,8 @@ class StartPanel:
 
     def _choose_machines(self, gesture: ChooseMachinesGesture) -> None:
         self._verify()
-        self._machines = Machines(gesture.on.strip(), gesture.batch.strip(), gesture.tokens.strip(), gesture.decode)
+        on, batch, seq, total = (text.strip() for text in (gesture.on, gesture.batch, gesture.tokens, gesture.total))
+        self._machines = Machines(on, batch, seq, total, gesture.decode)
         self._ask()
 
     def _ask(self) -> None:
@@ -237,6 +240,7 @@ class StartPanel:
             hardware,
             batch=machines.batch or None,
             seq=machines.seq or None,
+            tokens=machines.total or None,
             inference=machines.decode,
             seconds=PLANNED_FOR,
             on_progress=follow,

@@ -115,8 +115,7 @@ export function drawFigure(wb, figure) {
     h(
       "div",
       { class: `value ${figure.tone}`, title: figure.title },
-      h("span", {}, figure.text),
-      drawMark(figure.tier),
+      h("span", { class: "marked" }, figure.text, drawMark(figure.tier)),
       wide ? range : null,
       wide ? delta : null,
       wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null,

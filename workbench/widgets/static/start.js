@@ -89,17 +89,26 @@ function machinesForm(wb) {
     });
   const on = typed("on", "machines", "64 H100, TPU v5p 4x4x4 …"),
     batch = typed("batch", "batch", "auto"),
-    tokens = typed("tokens", "sequence", "auto");
+    tokens = typed("tokens", "sequence", "auto"),
+    total = typed("total", "tokens", "auto");
   on.setAttribute("list", id);
   const decode = h("input", { type: "checkbox", data: { focus: "start-decode" }, onchange: () => sendAll() });
   const sendAll = () =>
-    wb.send({ verb: "choose_machines", on: on.value, batch: batch.value, tokens: tokens.value, decode: decode.checked });
+    wb.send({
+      verb: "choose_machines",
+      on: on.value,
+      batch: batch.value,
+      tokens: tokens.value,
+      total: total.value,
+      decode: decode.checked,
+    });
   const quick = h("div", { class: "quick", role: "group", ariaLabel: "Machines" });
   const workload = h(
     "div",
     { class: "workload" },
     h("label", { title: "Sequences of a step, 512, or tokens, 4M" }, h("span", { class: "muted" }, "Batch"), batch),
     h("label", { title: "Tokens of a sequence, 8k or 8192" }, h("span", { class: "muted" }, "Sequence"), tokens),
+    h("label", { title: "Tokens to train on, 2T; by default 20 per parameter" }, h("span", { class: "muted" }, "Tokens"), total),
     h("label", { class: "check" }, decode, h("span", {}, "Decoding step, not training")),
   );
   const submit = h("button", { class: "btn primary", type: "submit", data: { focus: "start-ask" } }, "Does it fit?");
@@ -138,17 +147,18 @@ function machinesForm(wb) {
       ),
     );
   });
-  /** @type {Paint<{ on: string; batch: string; tokens: string; decode: boolean }>} */
+  /** @type {Paint<{ on: string; batch: string; tokens: string; total: string; decode: boolean }>} */
   const paintValues = painter((state) => {
     on.value = state.on;
     batch.value = state.batch;
     tokens.value = state.tokens;
+    total.value = state.total;
     decode.checked = state.decode;
   });
   /** @param {OpenStart} state */
   const paint = (state) => {
     paintQuick({ machines: state.machines, attached: state.attached });
-    paintValues({ on: state.on, batch: state.batch, tokens: state.tokens, decode: state.decode });
+    paintValues({ on: state.on, batch: state.batch, tokens: state.tokens, total: state.total, decode: state.decode });
     workload.hidden = !!state.model && !state.model.sized;
   };
   return { form, on, paint };

@@ -267,9 +267,19 @@ def overview_blocks(report: Report, paint: Paint) -> list[Block]:
 def _largest(answer: Iterable[Block], opens: Control) -> Block:
     """Return the first rows of an answer to `Why?` (path, share, amount), with a button that opens the view."""
     largest = next((table for table in answer if table["rows"]), block("", (), []))
-    rows = [{**table_row, "cells": _in_order(table_row["cells"])} for table_row in largest["rows"][:FEW]]
+    counts = Counter(table_row["cells"][2]["path"] for table_row in largest["rows"][:FEW])
+    rows = [
+        {**table_row, "cells": _named(_in_order(table_row["cells"]), counts, table_row["cells"][3])} for table_row in largest["rows"][:FEW]
+    ]
     note = f"The {FEW} largest." if len(largest["rows"]) > FEW else " "
     return {**largest, "columns": _in_order(largest["columns"]), "rows": rows, "note": note, "controls": note_block("", opens)["controls"]}
+
+
+def _named(cells: list[Any], counts: Mapping[str, int], note: str) -> list[Any]:
+    """Append the note, such as a tensor's role, to a path that several rows have."""
+    path = cells[0]["path"]
+    name = f"{path} ({note})" if counts[path] > 1 and note else path
+    return [{**cells[0], "path": name, "title": name}, *cells[1:]]
 
 
 def _in_order(entries: list[Any]) -> list[Any]:

@@ -18,8 +18,8 @@ MOST_STAGES = 64
 
 
 def stages_state(report: Report, stage: int | None) -> dict[str, Any] | None:
-    """Return the stage selector: `options` with titles, and the `chosen` one; `None` without stages."""
-    if report.is_of_devices:
+    """Return the stage selector: `options` with titles, and the `chosen` one; `None` with fewer than two stages."""
+    if not _has_several(report):
         return None
     try:
         stages = report.stages
@@ -36,6 +36,11 @@ def stages_state(report: Report, stage: int | None) -> dict[str, Any] | None:
         for stage_report in stages[:MOST_STAGES]
     ]
     return {"options": options, "chosen": "" if _is_gone(stage, report) else f"{stage}"}
+
+
+def _has_several(report: Report) -> bool:
+    """Whether there are stages to choose from: a pipeline of one stage only divides the batch into micro-batches."""
+    return not report.is_of_devices and report.plan.pipeline is not None and report.plan.pipeline.stages > 1
 
 
 def _is_gone(stage: int | None, report: Report) -> bool:
@@ -115,14 +120,14 @@ def comparison_of_stage(comparison_state: ComparisonState | None, report: Report
 
 
 def memory_of_stages(report: Report, stage: int | None) -> list[Block]:
-    if report.is_of_devices or not _is_gone(stage, report):
+    if not _has_several(report) or not _is_gone(stage, report):
         return []
     note = f"Below: stage {report.fullest.stage}, the fullest. Pick another above."
     return [picture_block(stage_memory(report), note, name="memory of the stages")]
 
 
 def traffic_of_stages(report: Report, stage: int | None) -> list[Block]:
-    if report.is_of_devices or not _is_gone(stage, report):
+    if not _has_several(report) or not _is_gone(stage, report):
         return []
     note = f"Below: what each device of stage {report.fullest.stage}, the fullest, sends. Pick another above."
     return [picture_block(stage_traffic(report), note, name="traffic of the stages")]

@@ -1265,7 +1265,9 @@ function drawFigure(wb, figure) {
   }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)), h("div", {
     class: `value ${figure.tone}`,
     title: figure.title
-  }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
+  }, h("span", {
+    class: "marked"
+  }, figure.text, drawMark(figure.tier)), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
     class: `beside ${figure.tone}`
   }, figure.note) : null), wide ? null : h("div", {
     class: "sub"
@@ -8561,7 +8563,7 @@ function machinesForm(wb) {
       focus: `start-${name}`
     }
   });
-  const on = typed("on", "machines", "64 H100, TPU v5p 4x4x4 \u2026"), batch = typed("batch", "batch", "auto"), tokens = typed("tokens", "sequence", "auto");
+  const on = typed("on", "machines", "64 H100, TPU v5p 4x4x4 \u2026"), batch = typed("batch", "batch", "auto"), tokens = typed("tokens", "sequence", "auto"), total = typed("total", "tokens", "auto");
   on.setAttribute("list", id);
   const decode = h("input", {
     type: "checkbox",
@@ -8575,6 +8577,7 @@ function machinesForm(wb) {
     on: on.value,
     batch: batch.value,
     tokens: tokens.value,
+    total: total.value,
     decode: decode.checked
   });
   const quick = h("div", {
@@ -8593,6 +8596,10 @@ function machinesForm(wb) {
   }, h("span", {
     class: "muted"
   }, "Sequence"), tokens), h("label", {
+    title: "Tokens to train on, 2T; by default 20 per parameter"
+  }, h("span", {
+    class: "muted"
+  }, "Tokens"), total), h("label", {
     class: "check"
   }, decode, h("span", {}, "Decoding step, not training")));
   const submit = h("button", {
@@ -8639,6 +8646,7 @@ function machinesForm(wb) {
     on.value = state.on;
     batch.value = state.batch;
     tokens.value = state.tokens;
+    total.value = state.total;
     decode.checked = state.decode;
   });
   const paint = (state) => {
@@ -8650,6 +8658,7 @@ function machinesForm(wb) {
       on: state.on,
       batch: state.batch,
       tokens: state.tokens,
+      total: state.total,
       decode: state.decode
     });
     workload.hidden = !!state.model && !state.model.sized;

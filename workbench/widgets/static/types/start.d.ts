@@ -39,6 +39,7 @@ export interface OpenStart {
   on: string;
   batch: string;
   tokens: string;
+  total: string;
   decode: boolean;
   machines: string[];
   /** Whether this machine can be measured. */
