@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 from workbench.errors import LayoutError, MeshError, WorkbenchError
 from workbench.plan.edits import Edit
@@ -127,11 +127,13 @@ TABLES = "tables"
 """Zone of the tables, for gestures on their chips."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@dataclass(frozen=True)
 class Gesture:
-    """A user's gesture; each subclass declares its fields and their readers.
+    """A user's gesture; each subclass declares its fields and their readers, and is a frozen dataclass.
 
-    `verb` defaults to the class name: `mark_all` for `MarkAllGesture`. Subclasses with one verb differ in the field
+    A subclass states in its header what its bases do not: `class MarkAllGesture(Gesture, refused_at="tools")`. `verb`
+    defaults to the class name, `mark_all`, and is empty for a common base. Subclasses with one verb differ in the field
     `apart_by`, whose value is `apart`. A refusal is shown in `refused_at`, else in the zone named by a field of
     `refused_by`.
     """
@@ -144,9 +146,22 @@ class Gesture:
 
     zone: Zone = field(default="", kw_only=True)
 
-    def __init_subclass__(cls) -> None:
-        if "verb" not in vars(cls) and not cls.verb and not cls.__name__.startswith("_"):
-            cls.verb = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Gesture")).lower()
+    def __init_subclass__(
+        cls,
+        *,
+        verb: str | None = None,
+        apart_by: str | None = None,
+        apart: str | None = None,
+        refused_at: str | None = None,
+        refused_by: tuple[str, ...] | None = None,
+    ) -> None:
+        if verb is None and not cls.verb:
+            verb = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Gesture")).lower()
+        stated = {"verb": verb, "apart_by": apart_by, "apart": apart, "refused_at": refused_at, "refused_by": refused_by}
+        for name, value in stated.items():
+            if value is not None:
+                setattr(cls, name, value)
+        dataclass(frozen=True)(cls)
 
     @classmethod
     def unknown(cls, name: Any) -> WorkbenchError:
@@ -162,11 +177,8 @@ class Gesture:
         return {"verb": self.verb, **({self.apart_by: self.apart} if self.apart_by else {}), **message}
 
 
-@dataclass(frozen=True, slots=True)
-class EditGesture(Gesture):
+class EditGesture(Gesture, verb=""):
     """A gesture that requests another plan; the board's table `EDITS` has its edit."""
-
-    verb: ClassVar[str] = ""
 
 
 # Tables of handlers by kind of gesture. The functions only make the type checker match handlers with gestures.

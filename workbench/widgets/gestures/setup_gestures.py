@@ -1,8 +1,5 @@
 """Gestures on the mesh, the hardware and the tracing options, and gestures that accept a suggested edit or recipe."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from workbench.widgets.gestures.gesture import (
     AxisOrder,
     EditGesture,
@@ -21,7 +18,6 @@ from workbench.widgets.gestures.gesture import (
 # Gestures on the mesh axes. Sizes are text as the user typed it.
 
 
-@dataclass(frozen=True, slots=True)
 class ResizeGesture(EditGesture):
     """Resize an axis."""
 
@@ -29,23 +25,19 @@ class ResizeGesture(EditGesture):
     size: Needed
 
 
-@dataclass(frozen=True, slots=True)
-class AddAxisGesture(EditGesture):
+class AddAxisGesture(EditGesture, refused_at="+"):
     """Append an axis."""
 
-    refused_at: ClassVar[str] = "+"
     axis: Needed
     size: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class RemoveAxisGesture(EditGesture):
     """Remove an axis."""
 
     axis: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class RenameAxisGesture(EditGesture):
     """Rename an axis."""
 
@@ -53,7 +45,6 @@ class RenameAxisGesture(EditGesture):
     name: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class ShiftAxisGesture(EditGesture):
     """Move an axis by one position, -1 towards the major axes."""
 
@@ -61,7 +52,6 @@ class ShiftAxisGesture(EditGesture):
     by: Shift
 
 
-@dataclass(frozen=True, slots=True)
 class OrderAxesGesture(EditGesture):
     """Reorder all axes after a drag."""
 
@@ -74,21 +64,16 @@ HARDWARE_ZONE = "hardware"
 """Zone of the hardware picker, which shows its refusals."""
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareGesture(EditGesture):
+class HardwareGesture(EditGesture, refused_at=HARDWARE_ZONE):
     """Choose a chip of the catalogue and a shape; either may be empty, both for no hardware."""
 
-    refused_at: ClassVar[str] = HARDWARE_ZONE
     chip: Needed
     shape: Needed200
 
 
-@dataclass(frozen=True, slots=True)
-class AxisAssignmentGesture(EditGesture):
+class AxisAssignmentGesture(EditGesture, verb="wiring", refused_at=HARDWARE_ZONE):
     """Assign mesh axes to links; empty for the default."""
 
-    verb: ClassVar[str] = "wiring"
-    refused_at: ClassVar[str] = HARDWARE_ZONE
     name: Needed400
 
 
@@ -98,11 +83,9 @@ PROGRAM_ZONE = "program"
 """Zone of the tracing options, which shows their refusals."""
 
 
-@dataclass(frozen=True, slots=True)
-class TracedAsGesture(EditGesture):
+class TracedAsGesture(EditGesture, refused_at=PROGRAM_ZONE):
     """Set `remat`, `precision` or `offload` to `name`, as on the command line; empty for the default."""
 
-    refused_at: ClassVar[str] = PROGRAM_ZONE
     option: Needed
     name: Needed400
 
@@ -110,50 +93,40 @@ class TracedAsGesture(EditGesture):
 # Gestures that accept suggested edits and recipes.
 
 
-@dataclass(frozen=True, slots=True)
 class MendGesture(EditGesture):
     """Apply an edit that a diagnostic or a tried remedy of the present report suggests, named by its text."""
 
     edit: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class DecideGesture(Gesture):
     """Apply an edit found for a conflict or the minimal layout, named by its text."""
 
     edit: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TryEditsGesture(Gesture):
+class TryEditsGesture(Gesture, refused_at="tools"):
     """Search for remedies of one resharding."""
 
-    refused_at: ClassVar[str] = "tools"
     key: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecipesGesture(Gesture):
+class RecipesGesture(Gesture, refused_at="tools"):
     """Open or close the list of recipes."""
 
-    refused_at: ClassVar[str] = "tools"
     open: FlagUnlessFalse = True
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeAxisGesture(Gesture):
+class RecipeAxisGesture(Gesture, refused_at="tools"):
     """Choose a mesh axis for one purpose of a recipe."""
 
-    refused_at: ClassVar[str] = "tools"
     name: Text80 = ""
     place: Purpose = -1
     axis: Text80 = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeGesture(EditGesture):
+class RecipeGesture(EditGesture, refused_at="tools"):
     """Apply all edits of a recipe as one."""
 
-    refused_at: ClassVar[str] = "tools"
     name: Text80 = ""
     axes: RecipeAxes = ()

@@ -1,7 +1,6 @@
 """Gestures of the stage board: one verb, and a class for each pipeline setting."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.errors import PipelineError, unknown_name
 from workbench.widgets.gestures.gesture import EditGesture, Value
@@ -10,12 +9,9 @@ CHANGES = ("stages", "micro_batches", "chunks", "schedule", "remat", "engine", "
 """The settings of a pipeline that can be changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageGesture(EditGesture):
+class StageGesture(EditGesture, verb="pipeline", apart_by="change"):
     """A change of the pipeline; `value` is the user's choice or text."""
 
-    verb: ClassVar[str] = "pipeline"
-    apart_by: ClassVar[str] = "change"
     value: Value = ""
 
     @classmethod
@@ -23,92 +19,53 @@ class StageGesture(EditGesture):
         return PipelineError(*unknown_name("change of a pipeline", str("" if name is None else name)[:40], CHANGES))
 
 
-@dataclass(frozen=True, slots=True)
-class MakePipelineGesture(StageGesture):
+class MakePipelineGesture(StageGesture, apart="make"):
     """Create a first pipeline that suits the plan."""
 
-    apart: ClassVar[str] = "make"
 
-
-@dataclass(frozen=True, slots=True)
-class RemovePipelineGesture(StageGesture):
+class RemovePipelineGesture(StageGesture, apart="remove"):
     """Remove the pipeline."""
 
-    apart: ClassVar[str] = "remove"
 
-
-@dataclass(frozen=True, slots=True)
-class StagesGesture(StageGesture):
+class StagesGesture(StageGesture, apart="stages"):
     """Set the number of stages."""
 
-    apart: ClassVar[str] = "stages"
 
-
-@dataclass(frozen=True, slots=True)
-class MicroBatchesGesture(StageGesture):
+class MicroBatchesGesture(StageGesture, apart="micro_batches"):
     """Set the number of micro-batches."""
 
-    apart: ClassVar[str] = "micro_batches"
 
-
-@dataclass(frozen=True, slots=True)
-class ChunksGesture(StageGesture):
+class ChunksGesture(StageGesture, apart="chunks"):
     """Set the number of chunks per stage."""
 
-    apart: ClassVar[str] = "chunks"
 
-
-@dataclass(frozen=True, slots=True)
-class ScheduleGesture(StageGesture):
+class ScheduleGesture(StageGesture, apart="schedule"):
     """Choose another schedule."""
 
-    apart: ClassVar[str] = "schedule"
 
-
-@dataclass(frozen=True, slots=True)
-class StageRematGesture(StageGesture):
+class StageRematGesture(StageGesture, apart="remat"):
     """Set the recomputation policy of a stage's backward pass."""
 
-    apart: ClassVar[str] = "remat"
 
-
-@dataclass(frozen=True, slots=True)
-class EngineGesture(StageGesture):
+class EngineGesture(StageGesture, apart="engine"):
     """Choose another engine to run the pipeline."""
 
-    apart: ClassVar[str] = "engine"
 
-
-@dataclass(frozen=True, slots=True)
-class StageAxisGesture(StageGesture):
+class StageAxisGesture(StageGesture, apart="axis"):
     """Choose another mesh axis for the stages."""
 
-    apart: ClassVar[str] = "axis"
 
-
-@dataclass(frozen=True, slots=True)
-class BoundaryGesture(StageGesture):
+class BoundaryGesture(StageGesture, apart="boundary"):
     """Drop a stage boundary: `PIECE PATH`."""
 
-    apart: ClassVar[str] = "boundary"
 
-
-@dataclass(frozen=True, slots=True)
-class BalanceTimeGesture(StageGesture):
+class BalanceTimeGesture(StageGesture, apart="time"):
     """Balance the stage boundaries by time."""
 
-    apart: ClassVar[str] = "time"
 
-
-@dataclass(frozen=True, slots=True)
-class BalanceMemoryGesture(StageGesture):
+class BalanceMemoryGesture(StageGesture, apart="memory"):
     """Balance the stage boundaries by memory."""
 
-    apart: ClassVar[str] = "memory"
 
-
-@dataclass(frozen=True, slots=True)
-class BucketsGesture(StageGesture):
+class BucketsGesture(StageGesture, apart="buckets"):
     """Set the stage boundaries by lingvo's bucket rule."""
-
-    apart: ClassVar[str] = "buckets"

@@ -1,7 +1,7 @@
 """Gestures on a tensor, a value or a named dimension: its sharding and its annotations."""
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any
 
 from workbench.errors import LayoutError
 from workbench.widgets.gestures.gesture import (
@@ -27,11 +27,9 @@ from workbench.widgets.gestures.gesture import (
 # Gestures on one tensor, value, result, source line or graph box: override its sharding, or return it to the rules.
 
 
-@dataclass(frozen=True, slots=True)
-class TensorGesture(Gesture):
+class TensorGesture(Gesture, verb=""):
     """Target of a gesture: `of` is its kind, `place` a dimension, `source` the zone of the dragged chip."""
 
-    verb: ClassVar[str] = ""
     of: Text = ""
     path: Text = ""
     rank: Rank = None
@@ -39,7 +37,6 @@ class TensorGesture(Gesture):
     source: MaybeText = None
 
 
-@dataclass(frozen=True, slots=True)
 class OwnGesture(TensorGesture, EditGesture):
     """Drop a dimension on an axis, for this tensor alone."""
 
@@ -47,22 +44,18 @@ class OwnGesture(TensorGesture, EditGesture):
     add: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
 class OwnWholeGesture(TensorGesture, EditGesture):
     """Replicate the tensor on every device."""
 
 
-@dataclass(frozen=True, slots=True)
 class OpenDimGesture(TensorGesture, EditGesture):
     """Leave a dimension to propagation."""
 
 
-@dataclass(frozen=True, slots=True)
 class ByRulesGesture(TensorGesture, EditGesture):
     """Remove the override or constraint of this tensor."""
 
 
-@dataclass(frozen=True, slots=True)
 class TakeGesture(TensorGesture):
     """Pick up a chip to learn its legal drops; with a `menu` unless it is dragged."""
 
@@ -70,7 +63,6 @@ class TakeGesture(TensorGesture):
     menu: FlagUnlessFalse = True
 
 
-@dataclass(frozen=True, slots=True)
 class PreviewGesture(TensorGesture):
     """Preview a drop on each of the `targets`, of dimension `dim` or with `only` of its tensor alone; the pointer is on `target`."""
 
@@ -90,77 +82,58 @@ class PreviewGesture(TensorGesture):
 # Annotations other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationGesture(TensorGesture, EditGesture):
+class AnnotationGesture(TensorGesture, EditGesture, verb="annotate", apart_by="what"):
     """An annotation of a tensor or value, of kind `what`."""
-
-    verb: ClassVar[str] = "annotate"
-    apart_by: ClassVar[str] = "what"
 
     @classmethod
     def unknown(cls, name: Any) -> LayoutError:
         return LayoutError(f"`{str(name)[:40]}` is not an annotation.", ["reload the page"])
 
 
-@dataclass(frozen=True, slots=True)
-class OpenGesture(AnnotationGesture):
+class OpenGesture(AnnotationGesture, apart="open"):
     """Open a dimension to further axes, or close it on its present ones."""
 
-    apart: ClassVar[str] = "open"
     open: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
-class RoundGesture(AnnotationGesture):
+class RoundGesture(AnnotationGesture, apart="priority"):
     """Set the round in which a dimension propagates (Shardy's user priority)."""
 
-    apart: ClassVar[str] = "priority"
     priority: Priority = field(kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class KeepOutGesture(AnnotationGesture):
+class KeepOutGesture(AnnotationGesture, apart="keep_out"):
     """Exclude an axis from a tensor or value, or allow it again."""
 
-    apart: ClassVar[str] = "keep_out"
     axis: Text80 = ""
     out: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnreducedGesture(AnnotationGesture):
+class UnreducedGesture(AnnotationGesture, apart="unreduced"):
     """Leave the sum over an axis unreduced, or complete it again."""
 
-    apart: ClassVar[str] = "unreduced"
     axis: Text80 = ""
     left: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupGesture(AnnotationGesture):
+class GroupGesture(AnnotationGesture, apart="tie"):
     """Group a tensor or value with `name`, so that both have the same sharding."""
 
-    apart: ClassVar[str] = "tie"
     name: Text400 = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierGesture(AnnotationGesture):
+class BarrierGesture(AnnotationGesture, apart="barrier"):
     """Set the directions of propagation that pass; empty for both."""
 
-    apart: ClassVar[str] = "barrier"
     allows: Text20 = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UngroupGesture(EditGesture):
+class UngroupGesture(EditGesture, verb="untie"):
     """Remove a group, named by its text."""
 
-    verb: ClassVar[str] = "untie"
     group: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
 class UnbarGesture(EditGesture):
     """Remove a barrier, named by its value."""
 
@@ -170,18 +143,15 @@ class UnbarGesture(EditGesture):
 # Gestures on a named dimension: its rule, axis order, name and user priority.
 
 
-@dataclass(frozen=True, slots=True)
-class DropGesture(EditGesture):
+class DropGesture(EditGesture, refused_by=("target",)):
     """Drop a chip of zone `source` on zone `target`; `""` is unsharded, `add` keeps the present axes."""
 
-    refused_by: ClassVar[tuple[str, ...]] = ("target",)
     dim: Needed
     source: Needed
     target: Needed
     add: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
 class MajorGesture(EditGesture):
     """Make an axis of a dimension the major one."""
 
@@ -189,14 +159,12 @@ class MajorGesture(EditGesture):
     axis: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class WholeGesture(EditGesture):
     """Leave a dimension unsharded."""
 
     dim: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class RenameDimGesture(EditGesture):
     """Rename a dimension."""
 
@@ -204,7 +172,6 @@ class RenameDimGesture(EditGesture):
     name: Needed
 
 
-@dataclass(frozen=True, slots=True)
 class PrioritizeGesture(EditGesture):
     """Set the user priority of a dimension's rule: the round in which it propagates; 0 is the first."""
 
