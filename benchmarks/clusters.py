@@ -26,7 +26,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from benchmarks.cluster_rows import ClusterRow, cluster_rows
-from workbench.analysis.gpu_step_intervals import ENOUGH, FEWEST, STEP_INTERVALS_FILE, work_of
+from workbench.analysis.prediction_intervals import ENOUGH, FEWEST, STEP_INTERVALS_FILE, work_of
 from workbench.errors import WorkbenchError
 from workbench.reports.figure_ranges import STEP, Range
 
@@ -149,7 +149,7 @@ def write_ranges(results: Iterable[ClusterResult]) -> None:
         groups.setdefault((each.runtime, each.work, each.target if is_apart else ""), []).append(each)
     text = (
         "# How far published runs on GPUs were from their prediction, by runtime, kind of work and chip: mean and standard\n"
-        "# deviation of log(measured / predicted) (workbench/analysis/gpu_step_intervals.py). Made by\n"
+        "# deviation of log(measured / predicted) (workbench/analysis/prediction_intervals.py). Made by\n"
         "# benchmarks/clusters.py --ranges of its fitted half.\n"
     )
     for (runtime, work, _), found in groups.items():

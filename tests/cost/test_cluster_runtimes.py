@@ -3,7 +3,7 @@
 import pytest
 
 import workbench as wb
-from workbench.analysis.gpu_step_intervals import StepInterval, step_intervals
+from workbench.analysis.prediction_intervals import StepInterval, step_intervals
 from workbench.reports.figure_ranges import STEP
 
 

@@ -25,7 +25,7 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.public_plan import Plan
 from workbench.reports.run_events import StepDone
 from workbench.tracing import trace_training
-from workbench.tracing.stage_partition.optimizer_global_sums import common_sums, verify_separable
+from workbench.tracing.stage_partition.stage_update import common_sums, verify_separable
 
 pytestmark = pytest.mark.compile
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.choosing import parametrize_drawn
 from tests.support.known_wrong_results import KNOWN, conv
 from workbench.documents import measurement_record
-from workbench.engine.spmd import against_unsharded, find_first_wrong
+from workbench.engine.spmd import against_unsharded
 from workbench.engine.spmd.against_unsharded import largest_error
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.execute_plan import execute
@@ -140,14 +140,14 @@ def test_a_number_on_one_side_only_is_wrong(monkeypatch):
 
 
 def test_the_search_for_the_first_wrong_value_ends_in_time(monkeypatch):
-    monkeypatch.setattr(find_first_wrong, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(against_unsharded, "_MOST_SECONDS", 0.0)
     plan = Plan(trace(lambda x: jnp.sin(x) + jnp.cos(x), jnp.ones((16, 8)), dims={"x": "n _"}), "data:8", "n:data")
     step = compile_step(plan)
-    found = find_first_wrong.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None)  # every value is wrong
+    found = against_unsharded.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None)  # every value is wrong
     assert found.startswith("add (test_wrong_results.py:")
     assert found.endswith(") or before it")
-    monkeypatch.setattr(find_first_wrong, "_MOST_SECONDS", 60.0)
-    assert find_first_wrong.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None).startswith("sin (test_wrong_results.py:")
+    monkeypatch.setattr(against_unsharded, "_MOST_SECONDS", 60.0)
+    assert against_unsharded.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None).startswith("sin (test_wrong_results.py:")
 
 
 UNARY = {

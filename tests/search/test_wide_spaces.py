@@ -13,11 +13,11 @@ from workbench.pipeline.staged_program import find_whole_axes
 from workbench.public_plan import Plan
 from workbench.search import best_first
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.descent import Descent
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import RECOMPUTING, PlanCandidate
 from workbench.search.run_search import run_search
+from workbench.search.search_nodes import Descent
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import OF_SOME_LAYERS
 from workbench.search.worker_questions import InProcess, answer

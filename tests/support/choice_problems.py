@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from workbench.search.per_operation.choice_graph import choice_graph
-from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
+from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess, choice_graph
 from workbench.search.per_operation.reduce_problem import ReducedProblem, shorten_memory
 
 COSTS = st.sampled_from([0, 0, 1, 2, 3, 5, 8, 20, np.inf])

@@ -12,8 +12,7 @@ import workbench as wb
 from workbench.core.tensor import Role
 from workbench.errors import TraceError
 from workbench.models.registry import build, choose_config
-from workbench.tracing.eight_bit_adam import eight_bit_adamw
-from workbench.tracing.named_optimizers import OPTIMIZERS
+from workbench.tracing.named_optimizers import OPTIMIZERS, eight_bit_adamw
 
 FACTOR, TABLE = 4, 8  # bytes of a number of Adafactor's, and of a parameter of AdamW's
 

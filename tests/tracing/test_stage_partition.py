@@ -13,9 +13,8 @@ from workbench.models import gpt
 from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 from workbench.tracing.layered_losses import scanned_loss, sequential_loss
-from workbench.tracing.stage_partition.network_blocks import block_path
 from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
-from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.tracing.stage_partition.trace_network import block_path, network_of
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 W = jax.ShapeDtypeStruct((4, 4), "float32")

@@ -30,8 +30,7 @@ from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.charts.memory_chart import memory_charts
 from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
 from workbench.visualize.charts.roofline_chart import roofline_chart
-from workbench.visualize.charts.timeline_chart import timeline_chart
-from workbench.visualize.step_timeline import timeline_parts
+from workbench.visualize.charts.timeline_chart import timeline_chart, timeline_parts
 
 SIGNS = FrontOverlays("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
 

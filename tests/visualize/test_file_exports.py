@@ -23,8 +23,7 @@ from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.device_trace import TraceEvent, summarize_trace
 from workbench.reports.measurement import Measurement, TaskTime
 from workbench.visualize.exports.board_picture import board_picture
-from workbench.visualize.exports.file_exports import FILE_EXPORTS, export_bytes, export_file, find_export
-from workbench.visualize.exports.report_page import report_page
+from workbench.visualize.exports.file_exports import FILE_EXPORTS, export_bytes, export_file, find_export, report_page
 
 STEP = Measurement("cpu", 2, 1, 0.1, (2e-3, 3e-3), (1.0,), (), {}, 0)
 

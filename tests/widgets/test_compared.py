@@ -12,8 +12,7 @@ from workbench.plan.edits import SetHardware
 from workbench.reports.run_events import Cancelled, CompileDone, Progress, RunDone
 from workbench.widgets.board.comparison_state import comparison_state
 from workbench.widgets.board.tier_marks import mark_of
-from workbench.widgets.run.job_progress import CompileProgress
-from workbench.widgets.run.run_progress import RunProgress, on_these_devices
+from workbench.widgets.run.job_progress import CompileProgress, RunProgress, on_these_devices
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progres
 from workbench.units import format_bytes
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Jobs
-from workbench.widgets.run.job_progress import MOST_MESSAGES, append_message, log_state
+from workbench.widgets.run.job_progress import MOST_KEPT, MOST_MESSAGES, RunProgress, append_message, log_state
 from workbench.widgets.run.run_panel import INVITATION, MOST_POINTS, STALE, curve, run_state
-from workbench.widgets.run.run_progress import MOST_KEPT, RunProgress
 
 
 def begun(session) -> RunProgress:

@@ -13,7 +13,7 @@ from workbench.models import build
 from workbench.models.registry import verify_model
 from workbench.plan.edits import OpenPlan
 from workbench.public_plan import Plan
-from workbench.widgets.start.model_sizes import applicable_layout, resized_plan, size_fields
+from workbench.widgets.start.model_strip import applicable_layout, resized_plan, size_fields
 
 
 @pytest.fixture

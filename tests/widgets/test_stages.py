@@ -16,8 +16,7 @@ from workbench.reports.run_events import RunDone
 from workbench.session.plan_history import Session
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
-from workbench.widgets.pipeline.first_pipeline import propose_pipeline
-from workbench.widgets.pipeline.stage_edits import ZONE
+from workbench.widgets.pipeline.stage_edits import ZONE, propose_pipeline
 from workbench.widgets.tabs.board_tabs import SECTIONS
 from workbench.widgets.tabs.shown_stage import memory_of_stages, stages_state, traffic_of_stages
 

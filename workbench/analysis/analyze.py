@@ -9,8 +9,7 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.analysis.diagnose import diagnose
 from workbench.analysis.diagnose_pipeline import with_pipeline
-from workbench.analysis.gpu_step_intervals import has_published_runs, interval_for
-from workbench.analysis.prediction_intervals import ranges_of
+from workbench.analysis.prediction_intervals import has_published_runs, interval_for, ranges_of
 from workbench.analysis.remedies import find_remedies
 from workbench.cost.estimate import Estimate, estimate
 from workbench.cost.kernel_graph import graph_of

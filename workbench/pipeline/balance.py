@@ -27,9 +27,8 @@ from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.tracing.stage_partition.network_blocks import Block, Network
 from workbench.tracing.stage_partition.partition_network import StageValue, starts_at
-from workbench.tracing.stage_partition.trace_network import cached_network, network_of
+from workbench.tracing.stage_partition.trace_network import Block, Network, cached_network, network_of
 
 Starts = tuple[int, ...]
 Table = NDArray[np.float64]

@@ -16,7 +16,7 @@ from workbench.core.tensor import Role
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, place_results
 from workbench.propagation import gc_paused
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
-from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.trace_network import Network
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, StageValue
+from workbench.tracing.stage_partition.trace_network import Network
 
 Estimated = TypeVar("Estimated")
 

@@ -27,8 +27,8 @@ from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, Toge
 from workbench.plan.plan import Plan
 from workbench.tracing.jaxpr.equations import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.stage_update import accumulator_type
+from workbench.tracing.stage_partition.trace_network import Network
 
 
 def local_value_bytes(aval: Any, shards: int, tile: tuple[int, ...]) -> int:

@@ -17,9 +17,9 @@ from workbench.pipeline.block_layouts import LaidBlock, lay_out_blocks
 from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, place_results, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
+from workbench.tracing.stage_partition.trace_network import Network
 
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:

@@ -29,7 +29,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Placement
 from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.trace_network import Network
 
 _GRAD = "grad/"  # prefix of paths in the backward pass
 

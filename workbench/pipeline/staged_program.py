@@ -13,8 +13,7 @@ from workbench.errors import LayoutError, PipelineError
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS, DataParallelGroups
 from workbench.tracing.spmd_pipeline.spmd_loss import find_layers, find_stacked_leaves, trace_spmd_step, with_spmd_step
-from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.tracing.stage_partition.trace_network import Network, network_of
 
 
 @dataclass(frozen=True, slots=True)

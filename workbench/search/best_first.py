@@ -23,13 +23,12 @@ from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.search.bounds.program_bounds import program_seconds
 from workbench.search.bounds.relaxed_blocks import BlockWork
-from workbench.search.descent import Descent
 from workbench.search.evaluator import Bounded, Evaluator, slowdown_of
 from workbench.search.neighbours import list_neighbours, list_pairs
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.requirements import Pin, Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures, ParetoFront, figures_on
-from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess
+from workbench.search.search_nodes import Descent, SearchNode, alternate, count_unusual, guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, objective_key
 from workbench.search.worker_questions import Answer, Answerer, Wait

@@ -32,8 +32,7 @@ from workbench.search.search_figures import Figures, evaluate_plan, figures_on
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
-from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.tracing.stage_partition.trace_network import Network, network_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from workbench.core.path_patterns import template as template
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight as micro_batch_weight
 from workbench.tracing.grad_accumulation.micro_batch_marks import moving_average as moving_average
-from workbench.tracing.grad_accumulation.micro_batch_programs import trace_micro_batch as trace_micro_batch
-from workbench.tracing.grad_accumulation.micro_batch_programs import trace_update as trace_update
+from workbench.tracing.grad_accumulation.micro_batch_marks import trace_micro_batch as trace_micro_batch
+from workbench.tracing.grad_accumulation.micro_batch_marks import trace_update as trace_update
 from workbench.tracing.jax_backends import silence_libtpu
-from workbench.tracing.jaxpr.mark_kept_dots import keep_every_dot as keep_every_dot
 from workbench.tracing.layer_marks import fused_kernel as fused_kernel
+from workbench.tracing.layer_marks import keep_every_dot as keep_every_dot
 from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss

@@ -17,8 +17,7 @@ from workbench.errors import TraceError
 from workbench.propagation.module.source_meshes import find_partial_permutation
 from workbench.recipes.propose_names import propose_names
 from workbench.tracing.lower_for_platform import lowering_for
-from workbench.tracing.mesh_context import call_over
-from workbench.tracing.resized_meshes import over_mesh
+from workbench.tracing.mesh_context import call_over, over_mesh
 
 MOST_VARIANTS = 16  # kept, so that going back to one is instant; a wide search has eight remats, each with and without offloading
 

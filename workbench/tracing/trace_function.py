@@ -28,7 +28,7 @@ from workbench.propagation import prepare_program, set_library_call_stacks
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, source_line, user_functions
-from workbench.tracing.jaxpr.float8_rewrite import InFloat8
+from workbench.tracing.jaxpr.float8_products import InFloat8
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
 from workbench.tracing.mesh_context import bind_mesh, called_pmap_error, verify_pmaps, written_shardings

@@ -19,7 +19,7 @@ from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
 from workbench.tracing.jaxpr.equations import BATCH, PARAMETERS
-from workbench.tracing.jaxpr.float8_rewrite import InFloat8, float8_products
+from workbench.tracing.jaxpr.float8_products import InFloat8, float8_products
 from workbench.tracing.leaves import Leaves
 from workbench.tracing.mesh_context import bind_mesh, written_shardings
 from workbench.tracing.model_state import WithState, cast, compute_in, of_trained, pack_state, trained_tree, verify_state

@@ -8,7 +8,7 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.visualize.draw.drawing_marks import Drawing, Mark, Rectangle
 from workbench.visualize.draw.palette import axis_colour
-from workbench.visualize.draw.svg import svg_text
+from workbench.visualize.draw.picture import svg_text
 
 WIDTH, HEIGHT = 240.0, 132.0  # pixels
 _ROWS, _GAP = 6, 4.0

@@ -20,8 +20,7 @@ from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space, list_neighbours
 from workbench.search.per_operation.choice_problem import assess
 from workbench.search.per_operation.choose_layout import choose_layout
-from workbench.search.per_operation.operation_splits import WHOLE
-from workbench.search.per_operation.program_problem import make_program_problem
+from workbench.search.per_operation.program_problem import WHOLE, make_program_problem
 from workbench.search.per_operation.solve_problem import solve
 from workbench.search.present_plan import find_candidate
 from workbench.search.search_figures import evaluate_plan

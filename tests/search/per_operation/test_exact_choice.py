@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.choice_problems import choice_problems, least_cost
-from workbench.search.per_operation.choice_graph import choice_graph
-from workbench.search.per_operation.choice_problem import assess
+from workbench.search.per_operation.choice_problem import assess, choice_graph
 from workbench.search.per_operation.exact_choice import solve_exactly
 from workbench.search.per_operation.reduce_problem import shorten_memory
 

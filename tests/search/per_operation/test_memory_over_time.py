@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.choice_problems import choice_problems, every_choice
-from workbench.search.per_operation.choice_graph import choice_graph
-from workbench.search.per_operation.choice_problem import ChoiceNode, ChoiceProblem, assess
+from workbench.search.per_operation.choice_problem import ChoiceNode, ChoiceProblem, assess, choice_graph
 from workbench.search.per_operation.reduce_problem import shorten_memory
 
 

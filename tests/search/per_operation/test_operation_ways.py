@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.propagation.explain.factor_graph import OperationFactors
-from workbench.search.per_operation.operation_splits import WHOLE, OperationStrategies, list_strategies
+from workbench.search.per_operation.program_problem import WHOLE, OperationStrategies, list_strategies
 
 DOT = OperationFactors(
     0,

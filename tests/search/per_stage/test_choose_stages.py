@@ -23,8 +23,7 @@ from workbench.search.find_plans import find_plans
 from workbench.search.layout_choices import PER_STAGE, LayoutChoice, list_layout_choices, usual_choices
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space, list_neighbours
-from workbench.search.per_stage.choose_stages import choose_stages, compose_layout, is_written_out
-from workbench.search.per_stage.stage_options import StageOption, StageOptions
+from workbench.search.per_stage.choose_stages import StageOption, StageOptions, choose_stages, compose_layout, is_written_out
 from workbench.search.present_plan import find_candidate
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import evaluate_plan

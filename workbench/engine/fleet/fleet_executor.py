@@ -15,10 +15,9 @@ from typing import Any
 import jax
 
 from workbench.engine.fleet.device_and_host_arrays import Arrays, FleetDevice
-from workbench.engine.fleet.join_and_leave import Membership
 from workbench.engine.fleet.model_run import ModelRun
 from workbench.engine.fleet.shard_units import LOSS
-from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
+from workbench.engine.fleet.unit_scheduler import Membership, UnitDispatch, UnitScheduler
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import FleetSchedule, Policy, ScheduledUnit
 from workbench.multimodel.training_events import TrainingEvent, TrainingListener, UnitDone

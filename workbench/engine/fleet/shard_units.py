@@ -25,10 +25,9 @@ import jax.numpy as jnp
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.multimodel import Pass
-from workbench.tracing.stage_partition.optimizer_global_sums import verify_separable
 from workbench.tracing.stage_partition.partition_network import StagePartition
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
-from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update
+from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
 
 Key = tuple[Any, ...]
 WEIGHT: Key = ("weight",)

@@ -23,10 +23,9 @@ from workbench.pipeline.staged_program import find_data_parallel_groups, staged_
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.accumulate_gradients import partial_sums_spec
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.stage_partition.optimizer_global_sums import common_sums
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
-from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update
+from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
 
 
 class Sample(NamedTuple):

@@ -9,11 +9,10 @@ from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.read_compiled import read_memory_analysis
 from workbench.engine.mpmd.against_sequential import check_pipeline, largest_error_of
 from workbench.engine.mpmd.execute_pipeline import largest_peak, run_pipelined, time_steps
-from workbench.engine.spmd.against_unsharded import StepCheck, check_step, has_manual_axes
+from workbench.engine.spmd.against_unsharded import StepCheck, check_step, find_first_wrong, has_manual_axes
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step, spmd_plan
 from workbench.engine.spmd.device_mesh import real_shard_shape
-from workbench.engine.spmd.find_first_wrong import find_first_wrong
 from workbench.engine.spmd.profile_step import profile as profiled
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import EngineError

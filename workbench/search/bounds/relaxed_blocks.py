@@ -32,8 +32,7 @@ from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
 from workbench.search.plan_candidate import NO_ZERO, SHARING
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.tracing.stage_partition.trace_network import Network, network_of
 from workbench.units import divisors
 
 DATA = "data"

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.search.per_operation.choice_graph import ChoiceGraph
-from workbench.search.per_operation.choice_problem import Floats, Ints, Mask
-from workbench.search.per_operation.memory_over_time import MemoryOverTime, intervals_of
-from workbench.search.per_operation.reduce_problem import ReducedProblem, reduce, shorten_memory
+from workbench.search.per_operation.choice_problem import ChoiceGraph, Floats, Ints, Mask
+from workbench.search.per_operation.reduce_problem import MemoryOverTime, ReducedProblem, intervals_of, reduce, shorten_memory
 
 
 @dataclass(frozen=True, eq=False)

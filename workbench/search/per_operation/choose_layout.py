@@ -18,8 +18,7 @@ from workbench.propagation.structure.program_structure import Structure
 from workbench.recipes.recipe_edits import constrain_values, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS
 from workbench.recipes.zero import SHARD_PRIORITY
-from workbench.search.per_operation.operation_splits import WHOLE
-from workbench.search.per_operation.program_problem import ProgramProblem, make_program_problem
+from workbench.search.per_operation.program_problem import WHOLE, ProgramProblem, make_program_problem
 from workbench.search.per_operation.solve_problem import solve
 
 ITERATIONS = 30

@@ -12,8 +12,7 @@ from time import monotonic
 import numpy as np
 from ortools.sat.python import cp_model
 
-from workbench.search.per_operation.choice_graph import ChoiceGraph
-from workbench.search.per_operation.choice_problem import Floats
+from workbench.search.per_operation.choice_problem import ChoiceGraph, Floats
 
 _LARGEST = 2.0**52  # of a sum of rounded costs
 

@@ -5,27 +5,116 @@ sharding for all stages (`is_written_out`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from workbench.core.layout import Layout
 from workbench.core.path_patterns import find_parameter, matches, operations_at
+from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.errors import EngineError, SearchError, WorkbenchError
 from workbench.pipeline.block_layouts import tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost
-from workbench.pipeline.estimate_stage_costs import block_costs, plan_starts
+from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs, plan_starts
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.edits import Override, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe_edits import override_arguments
-from workbench.search.per_stage.stage_options import Assignment, find_fastest_partition, list_stage_options
-from workbench.search.per_stage.stage_tables import make_stage_tables
+from workbench.search.per_stage.stage_tables import StageTables, Table, make_stage_tables
 from workbench.search.search_figures import Figures, evaluate_plan
-from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.search.uneven_boundaries import least_of_largest
+from workbench.tracing.stage_partition.trace_network import Network, network_of
+
+# Costs of each stage with each of several layouts, and the choice of a layout per stage.
+#
+# Alpa (Zheng et al. 2022, arXiv:2201.12023) splits the search in this way: fronts within a stage, an exact choice across
+# stages. The fronts here are the layouts of the search, each planned once for all stages; the cost of a stage with one of
+# them does not depend on the layouts of other stages, except at the boundaries.
+
+
+_ALIKE = 1 + 1e-9
+Assignment = tuple[int, ...]
+"""The index of its layout for each stage."""
+
+
+class StageOption(NamedTuple):
+    """Seconds per micro-batch, with recomputation and exposed communication, and peak bytes per device."""
+
+    seconds: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """`options[layout][stage]`, and `limit` in bytes per device."""
+
+    options: tuple[tuple[StageOption, ...], ...]
+    limit: float
+
+    def fastest(self) -> Assignment:
+        """Per stage the fastest layout that fits, else the one with the least memory."""
+        return tuple(self._least(stage, self._fitting(stage), by_memory=False) for stage in self._stages)
+
+    def leanest(self) -> Assignment:
+        """Per stage the layout with least memory that is no slower than the slowest of `fastest`."""
+        chosen = self.fastest()
+        pace = max(self.options[layout][stage].seconds for stage, layout in enumerate(chosen))
+        layouts = []
+        for stage in self._stages:
+            others = [layout for layout in self._fitting(stage) if self.options[layout][stage].seconds <= pace * _ALIKE]
+            layouts.append(self._least(stage, others, by_memory=True))
+        return tuple(layouts)
+
+    @property
+    def _stages(self) -> range:
+        return range(len(self.options[0]))
+
+    def _fitting(self, stage: int) -> list[int]:
+        return [number for number, stages in enumerate(self.options) if stages[stage].memory <= self.limit]
+
+    def _least(self, stage: int, layouts: Sequence[int], *, by_memory: bool) -> int:
+        if not layouts:
+            return min(range(len(self.options)), key=lambda layout: self.options[layout][stage].memory)
+        fastest = min(self.options[layout][stage].seconds for layout in layouts)
+        candidates = [layout for layout in layouts if by_memory or self.options[layout][stage].seconds <= fastest * _ALIKE]
+        return min(candidates, key=lambda layout: self.options[layout][stage].memory)
+
+
+def list_stage_options(layouts: Sequence[StagedProgram], starts: Sequence[int], limit: float) -> StageOptions:
+    """Costs of each stage with each layout, with boundaries before the blocks `starts`: the planner's own figures."""
+    return StageOptions(tuple(tuple(_list_options(layout, starts)) for layout in layouts), limit)
+
+
+def _list_options(staged: StagedProgram, starts: Sequence[int]) -> Iterator[StageOption]:
+    spec, costs = staged.spec, partition_costs(staged, starts)
+    peaks = simulate(spec, costs, transfer_of(staged.plan)).peaks
+    for stage, (cost, peak) in enumerate(zip(costs, peaks, strict=True)):
+        passes = 2 if spec.recomputes(0, stage) else 1
+        yield StageOption(passes * cost.forward + cost.backward_input + cost.backward_weight, peak)
+
+
+def find_fastest_partition(tables: Sequence[StageTables], spec: PipelineSpec, limit: float) -> tuple[int, ...] | None:
+    """First blocks that minimize the slowest stage, each with its fastest fitting layout; `None` if none fits."""
+
+    def seconds(device: int) -> Table:
+        recomputed = spec.recomputes(0, device)
+        return np.minimum.reduce(
+            [np.where(table.peaks(spec, device) <= limit, table.seconds(recomputed=recomputed), np.inf) for table in tables]
+        )
+
+    slowest, starts = least_of_largest(seconds, spec.stages)
+    return starts if np.isfinite(slowest) else None
+
+
+# The layouts of all stages as one layout.
+
 
 _BETTER = 1 - 1e-6
 """Largest step time of a composed plan relative to the best plan with one layout."""

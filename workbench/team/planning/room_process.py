@@ -68,7 +68,7 @@ from workbench.team.planning.room_visit import RoomVisit, StudentAnswers, WorkCa
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.widgets.exercise.exercise_progress import ExerciseProgress
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.job_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds to wait for XLA's partitioner when describing a document
 MOST_RUNS = 8  # finished runs that are shown to new visitors

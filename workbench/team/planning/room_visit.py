@@ -26,7 +26,7 @@ from workbench.team.planning.room_session import RoomPerson, RoomSession
 from workbench.visualize.layout_thumbnail import thumbnail
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.job_progress import RunProgress
 from workbench.widgets.run.runner_protocol import RunHandle, Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 

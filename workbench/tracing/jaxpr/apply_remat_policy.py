@@ -21,8 +21,7 @@ from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import marked_kernel, without_marks
 from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
 from workbench.tracing.jaxpr.equations import CALLS, equations_below, jaxprs_in, rewrite_inside, substituted, variables
-from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
-from workbench.tracing.layer_marks import keep_everything, policy_of
+from workbench.tracing.layer_marks import KEPT_RESULT, keep_everything, mark_kept_dots, policy_of
 
 _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none

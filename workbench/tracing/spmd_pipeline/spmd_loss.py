@@ -21,8 +21,7 @@ from workbench.core.program import Program
 from workbench.core.remat import ALL_LAYERS
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import fold_each
-from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers, homogeneous_layers
-from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
+from workbench.tracing.spmd_pipeline.shifting_buffer import HomogeneousLayers, homogeneous_layers, shifting_buffer
 from workbench.tracing.stage_partition.trace_network import network_of
 from workbench.tracing.trace_training_step import with_loss, with_traced_loss
 

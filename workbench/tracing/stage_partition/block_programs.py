@@ -17,9 +17,9 @@ from workbench.core.tensor import Role
 from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.equations import flops_of, variables
-from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
+from workbench.tracing.stage_partition.trace_network import Network
 from workbench.tracing.trace_function import build_program
 
 TOTAL = "total"  # path prefix of the sum of a parameter's gradients

@@ -17,7 +17,7 @@ from jax.extend import core as jex_core
 
 from workbench.errors import PipelineError, unknown_name
 from workbench.tracing.jaxpr.equations import closed_jaxpr, flops_of, select_needed, size_of, variables
-from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.trace_network import Network
 
 SHARED = ("replicate", "report")
 

@@ -30,14 +30,14 @@ from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_tab import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
 from workbench.widgets.gestures.gesture_codec import read_gesture, requested_hardware, zone_of
+from workbench.widgets.gestures.panel_gestures import MODEL
 from workbench.widgets.gestures.setup_gestures import DecideGesture, MendGesture, TryEditsGesture
-from workbench.widgets.gestures.start_gestures import MODEL
 from workbench.widgets.gestures.tensor_gestures import PreviewGesture, TakeGesture
 from workbench.widgets.gestures.view_gestures import CompileAtRestGesture, DismissGesture, RedoGesture, RefreshGesture, UndoGesture
 from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Ended, Jobs, job_handlers
 from workbench.widgets.run.calibration import Calibration
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.job_progress import RunProgress
 from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer, at_once, shared_states
 from workbench.widgets.start.model_strip import ModelStrip

@@ -11,7 +11,7 @@ from workbench.documents import save_plan
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.exercise.exercise_progress import ExerciseProgress, HandingIn, LessonShown
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.job_progress import RunProgress
 
 ENDING = ".plan.json"
 MOST_NAME = 120  # characters of a file's name, without its suffix
@@ -61,7 +61,7 @@ class Host:
       import and export plans as files, links and former plans;
     - `names_saved`: whether a plan is named when it is saved, as in a gallery;
     - `starts`: whether the board offers the start panel and the model size strip; `start_open`: whether that panel is
-      open at first; `folder`: where it looks for functions (`widgets.start.folder_functions`), `None` for nowhere;
+      open at first; `folder`: where it looks for functions (`widgets.start.model_choices`), `None` for nowhere;
     - `path`: the file the board was opened with, for display; `None` without one;
     - `link`: turns the text of `documents.link_text` into a URL; the browser completes one that begins with `?`.
       `None`: there is no URL to share, and the text itself is copied;

@@ -6,8 +6,7 @@ from workbench.analysis.tier_comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.widgets.run.job_progress import CompileProgress
-from workbench.widgets.run.run_progress import RunProgress, on_these_devices
+from workbench.widgets.run.job_progress import CompileProgress, RunProgress, on_these_devices
 
 
 class ComparisonState(NamedTuple):

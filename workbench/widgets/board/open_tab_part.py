@@ -10,7 +10,7 @@ from workbench.visualize.draw.palette import fixed_axis_colours
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.job_progress import RunProgress
 from workbench.widgets.shared_states import SharedStates
 from workbench.widgets.tabs.board_tabs import Facts, FindBlocks, failed_state, section_of, table_state
 from workbench.widgets.tabs.question_answers import why

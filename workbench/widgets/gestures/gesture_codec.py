@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from workbench.errors import LayoutError, unknown_name
-from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_gestures, start_gestures, tensor_gestures, view_gestures
+from workbench.widgets.gestures import panel_gestures, setup_gestures, tensor_gestures, view_gestures
 from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message, Reader, required_text
 from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, HardwareGesture
 
@@ -20,7 +20,7 @@ def _defined_in(*modules: ModuleType) -> tuple[type[Gesture], ...]:
     return tuple(kind for kind in kinds if kind.verb and bool(kind.apart_by) == bool(kind.apart))
 
 
-ALL_GESTURES = _defined_in(tensor_gestures, setup_gestures, stage_gestures, view_gestures, panel_gestures, start_gestures)
+ALL_GESTURES = _defined_in(tensor_gestures, setup_gestures, view_gestures, panel_gestures)
 EDIT_GESTURES = tuple(kind for kind in ALL_GESTURES if issubclass(kind, EditGesture))
 """Gestures that request another plan."""
 BOARD_GESTURES = tuple(kind for kind in ALL_GESTURES if not issubclass(kind, panel_gestures.FleetGesture))

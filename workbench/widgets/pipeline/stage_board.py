@@ -15,9 +15,8 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, shortage_text
 from workbench.widgets.pipeline.pipeline_figures import timeline_block
-from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
+from workbench.widgets.pipeline.stage_edits import PipelineStart, bucket_starts, list_starts, require_pipeline, shortage_text, stage_text
 from workbench.widgets.tabs.table_blocks import Block, note_block
 
 State = dict[str, Any]

@@ -15,10 +15,8 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.gesture import Handlers, on, whole_number
 from workbench.widgets.gestures.view_gestures import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
-from workbench.widgets.run.compile_panel import compile_state
-from workbench.widgets.run.job_progress import CompileProgress
-from workbench.widgets.run.run_panel import run_state
-from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
+from workbench.widgets.run.job_progress import MOST_STEPS, CompileProgress, RunProgress
+from workbench.widgets.run.run_panel import compile_state, run_state
 from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.table_blocks import axis_colours

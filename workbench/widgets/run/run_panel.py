@@ -1,18 +1,20 @@
 """The Run panel's state: progress and curves of a run, or the measurements of the present plan."""
 
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from statistics import median
 from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison, collectives_table
 from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement, not_numbers_text, wrong_shards_table
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tier_marks import fact
-from workbench.widgets.run.job_progress import log_state, stage_text
-from workbench.widgets.run.run_progress import RunProgress, on_these_devices, same_step
+from workbench.widgets.run.job_progress import CompileProgress, RunProgress, log_state, on_these_devices, same_step, stage_text
 from workbench.widgets.tabs.table_blocks import Paint, table_block
 
 MOST_ROWS = 100
@@ -155,3 +157,83 @@ def thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     stride = -(-len(points) // MOST_POINTS) or 1
     thinned = points[::stride]
     return thinned if not points or thinned[-1] == points[-1] else [*thinned, points[-1]]
+
+
+# The Compile panel as JSON.
+
+
+COMPILE_INVITATION = (
+    "XLA compiles this plan for {target} in a separate process. Its collectives, kernels and memory are compared with the prediction."
+)
+
+
+def compile_state(compiling: CompileProgress, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
+    comparison = (
+        comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
+    )
+    stale = bool(comparison and comparison_state and comparison_state.stale)
+    mine = compiling.running or compiling.report is None or compiling.report.plan == plan
+    strayed = bool(compiling.message) and not mine and compiling.of(plan) is None  # it failed after the plan was edited
+    stale, comparison = (False, None) if strayed else (stale, comparison)
+    return {
+        "phase": compiling.phase if mine or strayed else "done" if comparison else "idle",
+        "target": f"for {_target(plan)}",
+        "stage": stage_text(compiling.stage, compiling.now - compiling.turn, waits=compiling.waits) if compiling.running else "",
+        "waits": compiling.waits and compiling.running,
+        "unasked": compiling.unasked and compiling.running,
+        "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
+        "message": _message(compiling, plan, stale=stale, mine=mine or strayed),
+        "stale": stale,
+        "facts": _compile_facts(comparison, comparison.compiled) if comparison and comparison.compiled else [],
+        "of": str(compiling.report.plan) if strayed and compiling.report else str(comparison.report.plan) if comparison and stale else "",
+        "log": log_state(compiling.log),
+        "said": _compile_announcement(compiling),
+    }
+
+
+def _message(compiling: CompileProgress, plan: Plan, *, stale: bool, mine: bool) -> str:
+    if compiling.message and mine:
+        return compiling.message
+    if stale:
+        return "Compiled before the last edit (another plan):"
+    return COMPILE_INVITATION.format(target=_target(plan)) if compiling.of(plan) is None and not compiling.running else ""
+
+
+def _compile_announcement(compiling: CompileProgress) -> str:
+    if compiling.unasked:
+        return ""
+    if compiling.running:
+        return f"The compilation is {compiling.stage}."
+    ended = {"done": "The compilation is done.", "cancelled": "The compilation was cancelled."}
+    return ended.get(compiling.phase, f"The compilation failed. {compiling.message}" if compiling.phase == "error" else "")
+
+
+def _target(plan: Plan) -> str:
+    return str(plan.hardware) if plan.hardware else "the attached devices"
+
+
+def _compile_facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, Any]]:
+    peak = next(comparison.memory_figures()).predicted
+    where = f"stage {compiled.fullest}, the fullest; " if compiled.stages else ""
+    facts = [_fact("peak memory", format_bytes(compiled.memory.peak), f"{where}predicted {format_bytes(int(peak or 0))}")]
+    if compiled.compute_seconds is not None:
+        time = None if compiled.stages else comparison.report.step_time
+        suffix = f"; predicted {format_seconds(time.estimate)}" if time else ""
+        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{suffix}"))
+    facts.append(_collectives(comparison))
+    took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
+    facts.append(_fact("compiled for", compiled.target, took, tier=""))
+    return facts
+
+
+def _collectives(comparison: Comparison) -> dict[str, Any]:
+    rows = comparison.collectives
+    if not rows:
+        return _fact("collectives", "none", "neither planned nor compiled", "good")
+    close = sum(row.is_close for row in rows)
+    return _fact(
+        "collectives", f"{close} of {len(rows)}", "by mesh axis and kind match the prediction", "good" if close == len(rows) else "warn"
+    )
+
+
+_fact = partial(fact, tier="compiled")

@@ -21,7 +21,7 @@ from workbench.public_plan import as_public
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.gestures.gesture import Handlers, on
-from workbench.widgets.gestures.start_gestures import (
+from workbench.widgets.gestures.panel_gestures import (
     ChooseMachinesGesture,
     ChooseModelGesture,
     ForgetLessonsGesture,
@@ -33,10 +33,18 @@ from workbench.widgets.gestures.start_gestures import (
 from workbench.widgets.glossary.lessons import COURSES, LESSONS, docs_address, lesson_link
 from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.shared_states import Defer
-from workbench.widgets.start.folder_functions import FolderFunction, functions_in_folder, functions_of_allowed
-from workbench.widgets.start.model_choices import ModelChoice, configs_in_folder, find_choice, model_abouts, read_start_file, zoo_cards
-from workbench.widgets.start.program_layouts import ProgramLayouts
-from workbench.widgets.start.start_answer import RecipeAnswer, SizedAnswer, StartAnswer
+from workbench.widgets.start.model_choices import (
+    FolderFunction,
+    ModelChoice,
+    configs_in_folder,
+    find_choice,
+    functions_in_folder,
+    functions_of_allowed,
+    model_abouts,
+    read_start_file,
+    zoo_cards,
+)
+from workbench.widgets.start.start_answer import ProgramLayouts, RecipeAnswer, SizedAnswer, StartAnswer
 from workbench.widgets.start.timed_work import TimedWork, WorkTicket
 
 ATTACHED = "attached"

@@ -12,8 +12,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize import timeline
-from workbench.visualize.charts.timeline_chart import timeline_chart
-from workbench.visualize.step_timeline import timeline_parts
+from workbench.visualize.charts.timeline_chart import timeline_chart, timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks

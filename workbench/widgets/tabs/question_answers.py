@@ -14,10 +14,9 @@ from workbench.widgets.board.key_figures import ROLES
 from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.tabs.communication_tab import exposed_seconds
 from workbench.widgets.tabs.shown_stage import shown_stage
-from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
 from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Column, Contribution, Paint, block, parts_table, row
 from workbench.widgets.tabs.tensor_table import shape_text
-from workbench.widgets.tabs.why_axis import axis_answer, explain_duplication
+from workbench.widgets.tabs.why_axis import axis_answer, explain_duplication, placed_answer, value_answer
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _WHY_SENT = {
