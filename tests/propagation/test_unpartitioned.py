@@ -88,6 +88,10 @@ def spectrum(x):
     return jnp.fft.fft(jnp.exp(x))
 
 
+def spectrum_of_real(x):
+    return jnp.fft.fft(x.real)
+
+
 def half_spectrum(x):
     return jnp.abs(jnp.fft.rfft(x.real))
 
@@ -97,7 +101,14 @@ def signal(x):
 
 
 COMPLEX = jax.ShapeDtypeStruct((8, 32), "complex64")
-FOURIER = [(spectrum, "n:m"), (spectrum, "row:d; n:m"), (half_spectrum, "n:m"), (half_spectrum, "row:d; n:m"), (signal, "row:d")]
+FOURIER = [
+    (spectrum, "n:m"),
+    (spectrum, "row:d; n:m"),
+    (spectrum_of_real, "n:m"),
+    (half_spectrum, "n:m"),
+    (half_spectrum, "row:d; n:m"),
+    (signal, "row:d"),
+]
 
 
 @pytest.mark.parametrize(("hardware", "function", "layout"), [(chips, *case) for chips in (None, "TPU v5e 2x4") for case in FOURIER])

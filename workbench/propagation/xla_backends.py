@@ -133,7 +133,7 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
         return local // 2, payload // 2
     maker = producer(op.operands[0])
     if maker is not None and backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_product(maker):
-        if is_complex(maker.operands[0]):
+        if is_complex(_before_widening(maker.operands[0])):
             return local, payload * 3 // (2 if is_complex(maker.results[0]) else 1)
         whole, kept = shape_of(maker.operands[0])[-1], shape_of(maker.results[0])[-1]  # of real numbers, all of them before half is kept
         return local, payload * whole // kept
@@ -144,6 +144,12 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
 def widening_factor(backend: Backend, value: ir.Value) -> int:
     """The ratio of the bytes sent for a value to its own bytes."""
     return 2 if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(value.type)) else 1
+
+
+def _before_widening(value: ir.Value) -> ir.Value:
+    """The real numbers that a complex value was made of, if all of it was."""
+    maker = producer(value)
+    return maker.operands[0] if maker is not None and maker.name == "stablehlo.convert" else value
 
 
 def _is_product(maker: ir.Operation) -> bool:
