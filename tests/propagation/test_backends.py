@@ -217,3 +217,23 @@ def test_a_tpu_rounds_what_a_map_multiplies_before_it_is_sent(program, kind, siz
     assert sent(program(), "model:8", "w=[model, -]", "TPU v5e 2x4")[("model",), kind] == 2 * size
     plan = wb.Plan(program(), "model:8", "w=[model, -]", hardware="TPU v5e 2x4")
     assert plan.report().by_axis_and_kind == plan.report("partitioned").by_axis_and_kind
+
+
+@pytest.mark.parametrize("is_stacked", [False, True])
+def test_a_tpu_rounds_what_a_map_itself_gathers_for_a_product(is_stacked):
+    mesh = jax.sharding.AbstractMesh((8,), ("data",), (jax.sharding.AxisType.Auto,))
+
+    def multiply(x, w):
+        whole = jax.lax.all_gather(w, "data", tiled=True)
+        return jnp.tanh(x @ whole)
+
+    layer = jax.shard_map(multiply, mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P("data"))
+
+    def stacked(x, w):
+        return jax.lax.scan(lambda value, part: (layer(value, part), None), x, w)[0]
+
+    weights = spec(3, 64, 64) if is_stacked else spec(64, 64)
+    program = wb.trace(stacked if is_stacked else layer, spec(16, 64), weights, dims={"w": "layer i o" if is_stacked else "i o"})
+    plan = wb.Plan(program, "data:8", "i:data", hardware="TPU v5e 2x4")
+    assert plan.report().by_axis_and_kind == {(("data",), "all-gather"): 64 * 64 * 2 * (3 if is_stacked else 1)}
+    assert plan.report().by_axis_and_kind == plan.report("partitioned").by_axis_and_kind

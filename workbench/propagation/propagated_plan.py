@@ -25,7 +25,7 @@ from workbench.propagation.shardy_collectives import KINDS, InsertedCollective, 
 from workbench.propagation.structure.operation_work import is_top_k
 from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.variadic_reductions import is_variadic_reduce
-from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adjust_sent_bytes, backend_of, widening_factor
+from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adds_real_products, adjust_sent_bytes, backend_of, widening_factor
 
 _ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # the position in a chain distinguishes them
 _UNARY = ("stablehlo.convert", "stablehlo.reshape", "stablehlo.reduce")
@@ -344,6 +344,8 @@ class _Collector:
             payload = max(local, local_bytes(source.type, inside, self._mesh))
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+            if (maker := producer(source)) is not None and adds_real_products(self._backend, maker):
+                kind, local = "all-reduce", payload
         if kind == "all-reduce" and is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         local, payload = adjust_sent_bytes(self._backend, op, kind, local, payload)

@@ -132,7 +132,7 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
     maker = producer(op.operands[0])
-    if maker is not None and backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_product(maker):
+    if maker is not None and kind in ("all-reduce", "reduce-scatter") and adds_real_products(backend, maker):
         if is_complex(_before_widening(maker.operands[0])):
             return local, payload * 3 // (2 if is_complex(maker.results[0]) else 1)
         whole, kept = shape_of(maker.operands[0])[-1], shape_of(maker.results[0])[-1]  # of real numbers, all of them before half is kept
@@ -152,8 +152,10 @@ def _before_widening(value: ir.Value) -> ir.Value:
     return maker.operands[0] if maker is not None and maker.name == "stablehlo.convert" else value
 
 
-def _is_product(maker: ir.Operation) -> bool:
-    """Whether an operation is a product of complex numbers."""
+def adds_real_products(backend: Backend, maker: ir.Operation) -> bool:
+    """Whether an operation is several real products on this backend: they are all-reduced, added, and only then cut."""
+    if not backend.multiplies_complex_as_real:
+        return False
     return maker.name == "stablehlo.fft" or (maker.name in DOTS and is_complex(maker.results[0]))
 
 
