@@ -205,6 +205,22 @@ def test_layers_that_stages_cannot_run_in_step_are_told_before_the_run():
     assert "not in step" not in kinds(report("micro_batches:2 schedule:gpipe engine:spmd"))
 
 
+@pytest.mark.parametrize("optimizer", ["adafactor", "muon", "adam8bit"])
+def test_an_optimizer_that_stages_cannot_run_is_told_before_the_run(optimizer):
+    plan = Plan(build("decoder", optimizer=optimizer), "stage:2", pipeline="stages:2 micro_batches:4")
+    found = note(plan.report(), "not run in stages")
+    assert found.message.startswith(
+        "The figures are valid, but a run is refused. The optimiser of decoder tiny does not treat each element"
+    )
+    assert [str(edit) for edit in found.edits] == ["one program for all stages", "no pipeline"]
+    for edit in found.edits:
+        assert "not run in stages" not in kinds(plan.apply(edit).report())
+
+
+def test_an_optimizer_that_stages_can_run_has_no_such_warning():
+    assert "not run in stages" not in kinds(report("micro_batches:2"))
+
+
 def test_micro_batches_too_small_to_be_split_are_told_with_how_often_products_are_computed():
     """Of the whole batch no product is computed twice, and of a micro-batch of 4 examples over 8 devices each is 8 times."""
     small = Plan(build("gpt", layers=4, batch=16), "stage:2 data:8", "batch:data", pipeline="stages:2 micro_batches:4 axis:stage").report()

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from workbench.core.pipeline_spec import BATCH, MAX_COUNT, PipelineSpec, first_remat, first_stages, plan_input_splits
-from workbench.errors import WorkbenchError
+from workbench.core.program import Program
+from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import apply_edit, balance, program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
@@ -16,6 +18,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.tracing.stage_partition.optimizer_global_sums import common_sums
 from workbench.units import format_bytes, format_seconds
 
 MIN_BALANCE = 0.9  # stages count as uneven below
@@ -34,6 +37,7 @@ def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
     others = tuple(diagnostic for diagnostic in report.diagnostics if report.is_of_devices or diagnostic.kind != DOES_NOT_FIT)
     of_pipeline = (
         *_diagnose_unequal_layers(plan, planned.spec),
+        *_diagnose_optimizer(plan, planned.spec),
         *(() if report.is_of_devices else _diagnose_memory(plan, planned)),
         *_diagnose_one_chunk(plan, planned.spec),
         *_diagnose_uneven_stages(plan, planned),
@@ -60,6 +64,37 @@ def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnos
             as_spmd_program(plan)
     except WorkbenchError as error:
         yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
+
+
+def _diagnose_optimizer(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """Yield a warning for an optimizer that a run would refuse; other runtimes may keep whole parameters on a stage."""
+    problem = _optimizer_problem(plan.program) if spec.engine == "mpmd" and plan.program.step.training else ""
+    if not problem:
+        return
+    edits: list[Edit] = [SetPipeline(None, "no pipeline")]
+    remat = spec.remat if spec.remat in ("always", "never") else "always"
+    if one_program := _try_replace(spec, engine="spmd", schedule="gpipe", chunks=1, boundaries=(), remat=remat):
+        edit = SetPipeline(one_program, "one program for all stages")
+        edits = [edit, *edits] if _can_be_one_program(plan, edit) else edits
+    yield Diagnostic("not run in stages", "pipeline", f"The figures are valid, but a run is refused. {problem}", tuple(edits))
+
+
+def _can_be_one_program(plan: Plan, edit: SetPipeline) -> bool:
+    try:
+        as_spmd_program(apply_edit(plan, edit))
+    except WorkbenchError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _optimizer_problem(program: Program) -> str:
+    """Why stages cannot run the optimizer of a training step by themselves; empty if they can."""
+    try:
+        common_sums(program)
+    except PipelineError as error:
+        return error.message
+    return ""
 
 
 def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
