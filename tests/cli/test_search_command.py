@@ -120,6 +120,7 @@ def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     ("arguments", "text"),
     [
         (["--devices", "0"], "0 is not a whole number from 1"),
+        (["--workers", "many"], "many is not a whole number"),
         (["--within", "soon"], "soon is not a time above 0, such as 60s or 5m"),
         (["--pin", "zero"], "zero: write NAME=VALUE"),
         (["--objective", "beauty"], "invalid choice: 'beauty'"),

@@ -192,5 +192,7 @@ def test_a_form_is_found_by_its_name_and_by_the_end_of_a_files(plan, tmp_path):
     assert export_file(plan.report(), tmp_path / "x", "svg").read_bytes().startswith(b"<svg")
     with pytest.raises(DocumentError, match=r"Unknown export `x\.pdf`"):
         export_file(plan.report(), tmp_path / "x.pdf")
+    assert main(["export", "--model", "two_layer", "-o", str(tmp_path / "x.pdf")]) == 1
+    assert not (tmp_path / "x.pdf").exists()
     with pytest.raises(DocumentError, match="There is no export `htm`"):
         find_export("htm")

@@ -225,7 +225,7 @@ def _stage_printer() -> RunListener:
 def export(options: argparse.Namespace) -> None:
     from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export, form_of
 
-    form = options.form or form_of(Path(options.output or "")) or "script"
+    form = options.form or (form_of(Path(options.output)) if options.output else "script")
     find_export(form)  # refused before anything is traced
     plan = plan_on_the_cpu(options)
     measured = engine.run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None

@@ -119,6 +119,14 @@ class FormerOption(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def integer(text: str) -> int:
+    """Parse a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number") from None
+
+
 def positive(text: str) -> int:
     """Parse a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -164,7 +172,7 @@ def span(text: str) -> float:
 
 
 TYPES: Mapping[str, Callable[[str], Any]] = {
-    "int": int,
+    "int": integer,
     "positive": positive,
     "whole": lambda text: 0 if text == "0" else positive(text),
     "counts": counts,

@@ -36,8 +36,8 @@ class UnreadableError(ValueError):
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    """Read a regular file, up to `most` + 1 characters. Raises `OSError` and `UnicodeDecodeError`."""
-    with TextIOWrapper(open_plain(path), encoding="utf-8") as stream:
+    """Read a regular file without its byte order mark, up to `most` + 1 characters. Raises `OSError` and `UnicodeDecodeError`."""
+    with TextIOWrapper(open_plain(path), encoding="utf-8-sig") as stream:
         return stream.read(most + 1)
 
 

@@ -174,6 +174,14 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, message):
         read_config(tmp_path)
 
 
+def test_a_byte_order_mark_is_ignored_and_another_encoding_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8-sig")
+    assert read_config(tmp_path) == read_architecture(LLAMA)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-16")
+    with pytest.raises(DocumentError, match=r"is not valid JSON: it is not text in UTF-8\."):
+        read_config(tmp_path)
+
+
 def test_a_folder_without_a_configuration_is_refused(tmp_path):
     with pytest.raises(DocumentError, match="cannot be read: No such file or directory"):
         read_config(tmp_path)

@@ -72,7 +72,8 @@ def read_config(path: str | Path) -> Architecture:
             ways_out.insert(0, f"nothing is downloaded: fetch it with `hf download {path} config.json --local-dir .`")
         raise DocumentError(f"{name} cannot be read: {error.strerror or error}.", ways_out) from None
     except (UnreadableError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{name} is not valid JSON: {error}.", ["give the `config.json` of the model"]) from None
+        reason = error if isinstance(error, UnreadableError) else "it is not text in UTF-8"
+        raise DocumentError(f"{name} is not valid JSON: {reason}.", ["give the `config.json` of the model"]) from None
     return read_architecture(values, name)
 
 

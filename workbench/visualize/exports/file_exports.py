@@ -192,11 +192,7 @@ _FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS, PLAN_EXP
 def export_file(report: Report, path: str | Path, form: str = "", measurement: Measurement | None = None) -> Path:
     """Write a report or its plan in a format, by default that of the suffix; returns the path. Raises `WorkbenchError`."""
     target = Path(path)
-    form = form or form_of(target)
-    if not form:
-        endings = ", ".join(export.ending for export in FILE_EXPORTS)
-        raise DocumentError(f"Unknown export `{target.name}`.", [f"use a name ending in {endings} or .py", "pass the format"])
-    content = export_bytes(report, form, measurement)
+    content = export_bytes(report, form or form_of(target), measurement)
     with explain_write_errors(target, DocumentError):
         replace_file(target, content)
     return target
@@ -217,6 +213,9 @@ def find_export(form: str) -> FileExport | Export:
 
 
 def form_of(path: Path) -> str:
-    """The format of a file name by its longest matching suffix, else empty: `gpt_specs.py` is not a script."""
-    forms = sorted(_FORMS, key=lambda export: -len(export.ending))
-    return next((candidate.key for candidate in forms if path.name.lower().endswith(candidate.ending)), "")
+    """The format of a file name by its longest matching suffix: `gpt_specs.py` is not a script. Raises `DocumentError`."""
+    for export in sorted(_FORMS, key=lambda export: -len(export.ending)):
+        if path.name.lower().endswith(export.ending):
+            return export.key
+    endings = ", ".join(export.ending for export in FILE_EXPORTS)
+    raise DocumentError(f"Unknown export `{path.name}`.", [f"use a name ending in {endings} or .py", "pass the format"])
