@@ -288,7 +288,7 @@ def _changes_table(changes: Sequence[Change]) -> Table:
         before, after = _decision_cell(change.kind, change.before), _decision_cell(change.kind, change.after)
         cells = PageCell(change.kind, tone="muted"), subject, before, PageCell("→", tone="muted"), after
         rows.append(Row(cells, f"{change.kind} {change.subject}"))
-    return Table(["decided otherwise", "", "A~", BOARD_ONLY, "B~"], rows)
+    return Table(["setting", "", "A~", BOARD_ONLY, "B~"], rows)
 
 
 def _decision_cell(kind: str, decided: PlanSetting) -> PageCell:
