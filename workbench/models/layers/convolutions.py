@@ -22,8 +22,7 @@ def draw_tables(key: Any, tables: Mapping[str, Table]) -> Params:
     for number, (path, table) in enumerate(tables.items()):
         branch = reduce(lambda branch, word: branch.setdefault(word, {}), path.split("/"), params)
         branch.update(draw(jax.random.fold_in(key, number), *table, gain=2.0))
-    numbered: Params = _number(params)
-    return numbered
+    return _number(params)  # type: ignore[no-any-return]
 
 
 def _number(branch: Any) -> Any:
