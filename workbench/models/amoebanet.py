@@ -31,11 +31,10 @@ from workbench.models.amoebanet_cells import JOINED, PRESETS, AmoebaNetConfig, C
 from workbench.models.amoebanet_cells import cells as cells_of
 from workbench.models.config_fields import choose_preset, name_program
 from workbench.models.data import synthetic_data
-from workbench.models.layers.convolutions import convolve
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss
 from workbench.models.layers.weight_tables import Params
 from workbench.models.size_limits import verify_divides
-from workbench.tracing import layer, trace_training
+from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
     ("data:8", "batch:data"),
@@ -51,7 +50,12 @@ HALVINGS = 5
 
 
 def _convolve(weights: Params, x: Any, stride: int = 1) -> Any:
-    return batch_norm(weights, convolve(jax.nn.relu(x), weights["w"], stride))
+    height, width, *_ = weights["w"].shape
+    padding = ((height // 2,) * 2, (width // 2,) * 2)
+    convolved = jax.lax.conv_general_dilated(
+        jax.nn.relu(x), weights["w"].astype(x.dtype), (stride,) * 2, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return batch_norm(weights, checkpoint_name(convolved, "convolved"))
 
 
 def _apply_bottleneck(weights: Params, x: Any, stride: int = 1) -> Any:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+
 from workbench.models.config_fields import optimizer_named, verify_words
-from workbench.models.layers.convolutions import draw_tables, name_tables
-from workbench.models.layers.weight_tables import Params, Table, count_parameters
+from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 
 # The sizes of AmoebaNet-D, with those of the GPipe paper, and the two evolved cells.
 
@@ -100,6 +101,8 @@ PRESETS: dict[str, AmoebaNetConfig] = {
 
 # The cells of an AmoebaNet-D: their weights, dimension names and initialization.
 
+Table = tuple[dict[str, str], dict[str, int]]
+
 
 class Cell(NamedTuple):
     """Path, channels of the two previous cells and of its states; whether it and the previous cell reduce."""
@@ -186,8 +189,17 @@ def tables(config: AmoebaNetConfig) -> dict[str, Table]:
 
 
 def dims(config: AmoebaNetConfig) -> dict[str, str]:
-    return {"batch/images": "batch height width image_channels", "batch/targets": "batch", **name_tables(tables(config))}
+    named = {"batch/images": "batch height width image_channels", "batch/targets": "batch"}
+    for path, (weights, _) in tables(config).items():
+        named |= name_dims(weights, f"{path}/")
+    return named
 
 
 def init(key: Any, config: AmoebaNetConfig) -> Params:
-    return draw_tables(key, tables(config))
+    params: Params = {"stem": [{}, {}, {}], "cells": [{} for _ in range(config.cells + 2)], "classify": {}}
+    for number, (path, table) in enumerate(tables(config).items()):
+        branch: Any = params
+        for word in path.split("/"):
+            branch = branch[int(word)] if isinstance(branch, list) else branch.setdefault(word, {})
+        branch.update(draw(jax.random.fold_in(key, number), *table, gain=2.0))
+    return params

@@ -28,11 +28,10 @@ from workbench.core.program import Program
 from workbench.errors import DocumentError
 from workbench.models.config_fields import choose_preset, name_program, optimizer_named, verify_halves, verify_words
 from workbench.models.data import synthetic_data
-from workbench.models.layers.convolutions import convolve, draw_tables, halve_by_maximum, name_tables
 from workbench.models.layers.norms_and_losses import instance_norm
-from workbench.models.layers.weight_tables import Params, Table, count_parameters
+from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 from workbench.models.size_limits import verify_divides
-from workbench.tracing import layer, trace_training
+from workbench.tracing import checkpoint_name, layer, trace_training
 
 # The sizes of torchgpipe's U-Net, called (B, C) in its benchmarks.
 
@@ -93,6 +92,8 @@ LAYOUTS = (
 )
 """For `tiny` on eight devices: data parallel, pairs of convolutions, height, and channels between levels sharded."""
 
+Table = tuple[dict[str, str], dict[str, int]]
+
 
 def _sizes(config: DeepUNetConfig) -> Iterator[tuple[str, tuple[str, int], int, int]]:
     """Name of each level, name and number of its input channels, then its hidden and its output channels."""
@@ -120,16 +121,37 @@ def tables(config: DeepUNetConfig) -> dict[str, Table]:
 
 
 def dims(config: DeepUNetConfig) -> dict[str, str]:
-    return {"batch/images": "batch height width image_channels", "batch/targets": "batch height width", **name_tables(tables(config))}
+    named = {"batch/images": "batch height width image_channels", "batch/targets": "batch height width"}
+    for path, (weights, _) in tables(config).items():
+        named |= name_dims(weights, f"{path}/")
+    return named
 
 
 def init(key: Any, config: DeepUNetConfig) -> Params:
-    return draw_tables(key, tables(config))
+    params: Params = {level: [] for level, *_ in _sizes(config)}
+    for number, (path, table) in enumerate(tables(config).items()):
+        level, _, place = path.partition("/")
+        drawn = draw(jax.random.fold_in(key, number), *table, gain=2.0)
+        if place:
+            params[level].append(drawn)
+        else:
+            params[level] = drawn
+    return params
 
 
 @layer
 def _convolve(weights: Params, x: Any) -> Any:
-    return jax.nn.leaky_relu(instance_norm({}, convolve(x, weights["w"])))
+    convolved = jax.lax.conv_general_dilated(
+        x, weights["w"].astype(x.dtype), (1, 1), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return jax.nn.leaky_relu(instance_norm({}, checkpoint_name(convolved, "convolved")))
+
+
+def _max_pool(x: Any) -> Any:
+    for axis in (1, 2):
+        pairs = x.reshape(*x.shape[:axis], x.shape[axis] // 2, 2, *x.shape[axis + 1 :])
+        x = jnp.maximum(*(jax.lax.index_in_dim(pairs, half, axis + 1, keepdims=False) for half in (0, 1)))
+    return x
 
 
 def _upsample(x: Any) -> Any:
@@ -148,7 +170,7 @@ def apply(params: Params, images: Any, config: DeepUNetConfig) -> Any:
                 if number == 0 and level.startswith("up"):
                     x = jnp.concatenate([_upsample(x), skips.pop()], axis=-1)
                 elif number == 0 and skips:
-                    x = halve_by_maximum(x)
+                    x = _max_pool(x)
                 x = _convolve(weights, x)
         if level.startswith("down"):
             skips.append(x)

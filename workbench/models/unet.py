@@ -34,11 +34,10 @@ from workbench.models.config_fields import (
     word_or_none,
 )
 from workbench.models.data import synthetic_data
-from workbench.models.layers.convolutions import convolve, draw_tables, halve_by_maximum, name_tables
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, instance_norm
-from workbench.models.layers.weight_tables import Params, Table, count_parameters
+from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 from workbench.models.size_limits import verify_divides
-from workbench.tracing import layer, trace_training
+from workbench.tracing import checkpoint_name, layer, trace_training
 
 # The sizes of the 3-D U-Net, with those of published models.
 
@@ -133,6 +132,8 @@ LAYOUTS = (
 )
 """For `tiny` on eight devices: data parallel, inner channels of levels sharded, volumes in slabs and in columns."""
 
+Table = tuple[dict[str, str], dict[str, int]]
+
 
 def _convolution(enter: str, entering: int, made: str, making: int, *, window: int = 3, parts: tuple[str, ...] = ("bias",)) -> Table:
     weights = {"w": f"kernel_depth kernel_height kernel_width {enter} > {made}"} | dict.fromkeys(parts, made)
@@ -157,17 +158,30 @@ def tables(config: UNetConfig) -> dict[str, Table]:
 
 
 def dims(config: UNetConfig) -> dict[str, str]:
-    volumes = {"batch/volumes": "batch depth height width image_channels", "batch/targets": "batch depth height width"}
-    return volumes | name_tables(tables(config))
+    named = {"batch/volumes": "batch depth height width image_channels", "batch/targets": "batch depth height width"}
+    for path, (weights, _) in tables(config).items():
+        named |= name_dims(weights, f"{path}/")
+    return named
 
 
 def init(key: Any, config: UNetConfig) -> Params:
-    return {"up": [], **draw_tables(key, tables(config))}  # a single level has no way up
+    params: Params = {"down": [{} for _ in config.channels], "up": [{} for _ in config.channels[1:]], "head": {}}
+    for number, (path, table) in enumerate(tables(config).items()):
+        drawn = draw(jax.random.fold_in(key, number), *table, gain=2.0)
+        side, *rest = path.split("/")
+        if rest:
+            params[side][int(rest[0])][rest[1]] = drawn
+        else:
+            params[side] = drawn
+    return params
 
 
 def _convolve(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
+    convolved = jax.lax.conv_general_dilated(
+        x, weights["w"].astype(x.dtype), (stride,) * 3, ((1, 1),) * 3, dimension_numbers=("NDHWC", "DHWIO", "NDHWC")
+    )
     norm = batch_norm if config.norm == "batch" else instance_norm
-    return jax.nn.relu(norm(weights, convolve(x, weights["w"], stride)))
+    return jax.nn.relu(norm(weights, checkpoint_name(convolved, "convolved")))
 
 
 def _level(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
@@ -175,6 +189,17 @@ def _level(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
         x = _convolve(weights["conv1"], x, config, stride)
     with jax.named_scope("conv2"):
         return _convolve(weights["conv2"], x, config)
+
+
+def _max_pool(x: Any) -> Any:
+    """2 x 2 x 2 max pooling, separably along the dimensions. Pairwise `maximum`, because the gradient of `max` finds
+    the maximum again by equality and divides by the number of matches. That is zero if recomputation in the backward
+    pass is fused differently and differs in the last bit.
+    """
+    for axis in (1, 2, 3):
+        pairs = x.reshape(*x.shape[:axis], x.shape[axis] // 2, 2, *x.shape[axis + 1 :])
+        x = jnp.maximum(*(jax.lax.index_in_dim(pairs, half, axis + 1, keepdims=False) for half in (0, 1)))
+    return x
 
 
 def _upsample(weights: Params, x: Any) -> Any:
@@ -190,7 +215,7 @@ def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
     for number, weights in enumerate(params["down"]):
         halved = number > 0
         with jax.named_scope(f"down/{number}"):
-            x = halve_by_maximum(x) if halved and config.pool == "max" else x
+            x = _max_pool(x) if halved and config.pool == "max" else x
             stride = 2 if halved and config.pool == "stride" else 1
             x = layer(partial(_level, config=config, stride=stride))(weights, x)
         skips.append(x)

@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 
 Params = dict[str, Any]
-Table = tuple[dict[str, str], dict[str, int]]
-"""The weights of one layer, and the sizes of their dimensions."""
 
 
 def nest_tables(**parts: Mapping[str, str]) -> dict[str, str]:
