@@ -39,6 +39,11 @@ def test_each_plan_in_sight_opens_itself_and_says_what_it_is():
     assert "1 worse one lies outside" in texts(picture)
 
 
+def test_equal_ratios_are_equal_distances_where_the_scale_is_logarithmic():
+    found = opening(found_plans([FoundPlan(str(place), "data:8", Figures(10.0**place, 8 * MIB >> place, 8), True) for place in range(3)]))
+    assert found["1"].x - found["0"].x == pytest.approx(found["2"].x - found["1"].x, abs=0.2)
+
+
 def test_faster_is_farther_left_and_more_memory_is_higher():
     found = opening(found_plans(FOUND))
     assert found["0"].x < found["1"].x < found["2"].x

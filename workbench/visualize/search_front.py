@@ -6,34 +6,24 @@ since a plan on fewer devices can be on the front without being faster.
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, against_best_text, present_text
 from workbench.search.search_figures import Figures, figures_text
 from workbench.search.search_result import MOST_ROWS, SearchResult, front_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
-from workbench.visualize.draw.palette import NEUTRAL, TEXT
+from workbench.visualize.charts.chart import Chart
+from workbench.visualize.charts.front_chart import FoundPlan, FrontOverlays, front_chart
+from workbench.visualize.charts.still_drawing import LINE, chart_marks
+from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, shift_down
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.stacked_area import draw_staircase
-from workbench.visualize.front_axes import (
-    HEAD,
-    FrontChart,
-    colour_devices,
-    draw_axes,
-    draw_current_plan,
-    draw_device_legend,
-    draw_limits,
-    is_near,
-    make_chart,
-)
+from workbench.visualize.front_axes import colour_devices
 
 Planned = tuple[PlanCandidate, Figures]
 
-_WIDE, _HIGH, _TOP = 620, 300, 52  # pixels
-_RADIUS, _BEST, _OTHER = 4.5, 7.0, 2.5
+_BEST = 7.0  # pixels, radius of the best plan
 _LINE, _LIST = 15, 104  # pixels per line and characters per line of the list
-_APART = (16, 11)  # minimum distance of two numbers in pixels, across and down
 
 
 def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Picture:
@@ -73,69 +63,48 @@ def _others(result: SearchResult, planned: Sequence[Planned]) -> tuple[Planned, 
 
 
 def _draw(result: SearchResult, planned: Sequence[Planned]) -> Drawing:
-    others, limits, present = _others(result, planned), _limits(result), result.present
-    chart = _scale(result, [figures for _, figures in others])
-    marks: list[Mark] = [Label(0, 12, result.title, bold=True), *draw_axes(chart)]
-    for count, colour in _colours(result).items():
-        places = [chart.place(figures) for _, figures in result.front if figures.devices == count]
-        marks += draw_staircase(places, chart.right, chart.top, colour, alpha=0.1)
-    marks += draw_limits(chart, limits)
-    marks += [
-        Disc(*chart.place(figures), _OTHER, NEUTRAL, 0.7, _hover(candidate, figures), str(candidate)) for candidate, figures in others
-    ]
-    marks += _draw_points(chart, result)
-    if present is not None:
-        best = result.state.best and result.state.best[1]
-        marks += draw_current_plan(chart, present.figures, against_best_text(present.figures, best, result.state.objective, limits))
-    marks += draw_device_legend(chart, _colours(result))
-    marks += _list_plans(result)
-    return fit_drawing(tuple(marks))
+    """The chart of the plans found, each dominated region shaded, above a list of the front."""
+    chart = _chart(result, planned)
+    best, numbers = result.state.best, {str(candidate): number for number, (candidate, _) in enumerate(result.front)}
+    titles = {str(candidate): _hover(candidate, figures) for candidate, figures in (*result.front, *planned)}
+    marks: list[Mark] = [Label(0, 12, result.title, bold=True)]
+    for mark in chart_marks(chart):
+        shown = shift_down(mark, 2 * LINE)
+        if isinstance(shown, Disc):
+            name = shown.opens
+            title = f"{numbers[name]}: {titles[name]}" if name in numbers else titles[name]
+            is_best = best is not None and name == str(best[0])
+            shown = replace(shown, title=title, subject=name, opens="", radius=_BEST if is_best else shown.radius)
+        elif isinstance(shown, Polyline) and not shown.dashed:
+            corner = max(x for x, _ in shown.points), shown.points[0][1]
+            marks.append(Area((*shown.points, corner), shown.colour, 0.1))
+        marks.append(
+            replace(shown, bold=True) if isinstance(shown, Label) and shown.anchor == "start" and shown.text.isdecimal() else shown
+        )
+    drawn = fit_drawing(tuple(marks))
+    return fit_drawing((*drawn.marks, *_list_plans(result, drawn.height + LINE)))
 
 
-def _scale(result: SearchResult, others: Sequence[Figures]) -> FrontChart:
-    shown = [*(figures for _, figures in result.front), *others]
-    if result.present is not None:
-        near = is_near(result.present.figures, "memory", max(plan.seconds for plan in shown), max(plan.memory for plan in shown))
-        shown += [result.present.figures] * near
-    return make_chart([point.seconds for point in shown], [point.memory for point in shown], (_WIDE, _HIGH), _TOP, "memory")
+def _chart(result: SearchResult, planned: Sequence[Planned]) -> Chart:
+    limits, present = _limits(result), result.present
+    front = [FoundPlan(str(plan), str(plan), figures, True, number=str(number)) for number, (plan, figures) in enumerate(result.front)]
+    others = [FoundPlan(str(plan), str(plan), figures) for plan, figures in _others(result, planned)]
+    best, now = result.state.best and result.state.best[1], present.figures if present else None
+    against_best = against_best_text(now, best, result.state.objective, limits) if now else ""
+    chart = front_chart([*front, *others], "memory", FrontOverlays("", now, against_best, limits, all_plans=True))
+    assert chart is not None, "there is a front"
+    return replace(chart, key=chart.key if len(_colours(result)) > 1 else ())
 
 
 def _colours(result: SearchResult) -> dict[int, str]:
     return colour_devices([figures for _, figures in result.front])
 
 
-def _draw_points(chart: FrontChart, result: SearchResult) -> Iterator[Mark]:
-    colours = _colours(result)
-    best = result.state.best
-    spots = _NumberPositions()
-    for number, (candidate, figures) in enumerate(result.front):
-        x, y = chart.place(figures)
-        radius = _BEST if best is not None and candidate == best[0] else _RADIUS
-        yield Disc(x, y, radius, colours[figures.devices], 1.0, f"{number}: {_hover(candidate, figures)}", str(candidate))
-        yield from spots.draw_number(f"{number}", x, y, radius)
-
-
-class _NumberPositions:
-    """Occupied positions of numbers; mutable, filled during drawing."""
-
-    def __init__(self) -> None:
-        self._taken: list[tuple[float, float]] = []
-
-    def draw_number(self, text: str, x: float, y: float, radius: float) -> Iterator[Mark]:
-        """The number of a disc, below left or above right of it; nothing if both positions are occupied."""
-        for left, base in ((x - radius - 4 - text_width(text), y + radius + 8), (x + radius + 3, y - radius - 1)):
-            if left > HEAD and all(abs(left - a) >= _APART[0] or abs(base - b) >= _APART[1] for a, b in self._taken):
-                self._taken.append((left, base))
-                yield Label(left, base, text, colour=TEXT, bold=True)
-                return
-
-
 def _hover(candidate: PlanCandidate, figures: Figures) -> str:
     return f"{figures_text(figures)} on {figures.devices:,} devices: {candidate}"
 
 
-def _list_plans(result: SearchResult) -> Iterator[Mark]:
-    y = _TOP + _HIGH + 56.0
+def _list_plans(result: SearchResult, y: float) -> Iterator[Mark]:
     colours = _colours(result)
     for number, (candidate, figures) in enumerate(result.front[:MOST_ROWS]):
         yield Label(20, y, f"{number}", anchor="end", bold=True)

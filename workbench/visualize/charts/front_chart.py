@@ -4,7 +4,7 @@ Lower is better. Clicking a plan opens it, and each number of devices on the fro
 `search_front`, which draws a finished search. This chart shows the front with a margin and only counts much worse plans.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,18 +25,23 @@ _NEAR = 2.0  # multiple of the front's maximum up to which other plans are shown
 _HEIGHT = 320  # pixels
 _FRONT, _OTHER = 11, 6  # diameters in pixels
 
+_APART = 0.02, 0.04  # least distance of two numbers, as a share of the axes
+
 Point = tuple[float, float]
+Word = tuple[float, float, str, str, str, int]
+"""x, y, text, colour, alignment, and the offset in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """A plan found by the search; a click opens `key`, and `more` lines extend the tooltip."""
+    """A plan found by the search; a click opens `key`, `more` lines extend the tooltip, and a `number` stands beside its disc."""
 
     key: str
     label: str
     figures: Figures
     is_front: bool = False
     more: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ class FrontOverlays:
 
     - `chosen`: the key of the highlighted plan;
     - `now`: figures of the present plan; `against_best` compares it with the best plan in words;
-    - `limits`: limits of the search; `least`: the proven lower bound on the step time in seconds.
+    - `limits`: limits of the search; `least`: the proven lower bound on the step time in seconds;
+    - `all_plans`: whether the scales cover every plan, not only those near the front.
     """
 
     chosen: str = ""
@@ -53,6 +59,7 @@ class FrontOverlays:
     against_best: str = ""
     limits: tuple[AtMost, ...] = ()
     least: float | None = None
+    all_plans: bool = False
 
 
 def found_plans(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverlays | None = None) -> Picture:
@@ -100,7 +107,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverl
             "marks": _marks(found, scale, units, colours),
             "chosen": columns_of([_place(plan.figures, scale, units) for plan in found if plan.key == signs.chosen], ("x", "y")),
             "stairs": columns_of(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
-            **_signs(scale, units, signs),
+            **_signs(scale, units, signs, _numbers(front, scale, units)),
         },
         {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1], room=0.08)},
         {
@@ -109,6 +116,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontOverl
         },
         key=(*_key(colours), *_outside(len(found) - sum(scale.has(plan.figures) for plan in found))),
         across=f"step {units[0].name}",
+        logs=(scale.across.is_log, scale.up.is_log),
     )
 
 
@@ -157,7 +165,8 @@ def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]
 def _scale(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs: FrontOverlays) -> FrontChart:
     """Scales of unit length that cover the front, plans near it, and nearby limits."""
     slowest, largest = max(item.figures.seconds for item in front), max(figure_value(item.figures, up) for item in front)
-    near = [item for item in found if item.figures.seconds <= _NEAR * slowest and 0 < figure_value(item.figures, up) <= _NEAR * largest]
+    reach = float("inf") if signs.all_plans else _NEAR
+    near = [item for item in found if item.figures.seconds <= reach * slowest and 0 < figure_value(item.figures, up) <= reach * largest]
     seconds, values = [item.figures.seconds for item in near], [figure_value(item.figures, up) for item in near]
     if signs.now and is_near(signs.now, up, slowest, largest):
         seconds, values = [*seconds, signs.now.seconds], [*values, figure_value(signs.now, up)]
@@ -168,7 +177,7 @@ def _scale(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs
             seconds = [*seconds, item.limit]
     if signs.least and signs.least >= min(seconds) / REACH:
         seconds = [*seconds, signs.least]
-    return make_chart(seconds, values, (1, 1), 0, up)
+    return make_chart(seconds, values, up)
 
 
 def _marks(
@@ -176,7 +185,8 @@ def _marks(
 ) -> dict[str, list[Any]]:
     inside = [item for item in found if scale.has(item.figures)]
     others = sorted((item for item in inside if not item.is_front), key=lambda plan: plan.figures.seconds * scale.value(plan.figures))
-    shown = [*reversed(others[:MOST_OTHERS]), *(item for item in inside if item.is_front)]
+    drawn = {item.key for item in others[:MOST_OTHERS]}
+    shown = [*(item for item in inside if item.key in drawn), *(item for item in inside if item.is_front)]
     rows = [
         (
             *_place(item.figures, scale, units),
@@ -210,10 +220,22 @@ def _stairs(
         yield [x for x, _ in border], [y for _, y in border], colour
 
 
-def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontOverlays) -> dict[str, dict[str, list[Any]]]:
+def _numbers(front: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit]) -> Iterator[Word]:
+    """The numbers beside their discs, without those that would cover another one."""
+    taken: list[Point] = []
+    for plan in filter(lambda plan: plan.number, front):
+        place = scale.across(plan.figures.seconds), scale.up(scale.value(plan.figures))
+        if all(abs(place[0] - x) >= _APART[0] or abs(place[1] - y) >= _APART[1] for x, y in taken):
+            taken.append(place)
+            yield *_place(plan.figures, scale, units), plan.number, TEXT, "left", 8
+
+
+def _signs(
+    scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontOverlays, numbers: Iterable[Word]
+) -> dict[str, dict[str, list[Any]]]:
     (left, right), (low, high) = _range(scale.across, units[0]), _range(scale.up, units[1])
     lines: list[tuple[list[float], list[float], str]] = []
-    words: list[tuple[float, float, str, str, str, int]] = []
+    words: list[Word] = [*numbers]
     for limit in signs.limits:
         if limit.figure == scale.figure and scale.up.low < limit.limit < scale.up.high:
             y = limit.limit / units[1].size

@@ -1,9 +1,9 @@
-"""Outlines of charts: reduced series, step lines, and staircases of dominated regions."""
+"""Outlines of charts: reduced series and step lines."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from workbench.visualize.draw.drawing_marks import Area, Mark, Point, Polyline
+from workbench.visualize.draw.drawing_marks import Point
 
 Column = tuple[int, ...]
 """One value of each series at one position."""
@@ -45,19 +45,3 @@ def drop_collinear(points: Sequence[Point]) -> tuple[Point, ...]:
         if index in (0, len(points) - 1) or not points[index - 1][1] == point[1] == points[index + 1][1]
     ]
     return tuple(corners)
-
-
-# Staircase border of a dominated region, which is shaded.
-
-
-def draw_staircase(points: Iterable[tuple[float, float]], right: float, top: float, colour: str, alpha: float) -> Iterator[Mark]:
-    """Shade the region that these points dominate (lower left is better) up to the edges `right` and `top`, in pixels."""
-    border: list[tuple[float, float]] = []
-    lowest = top
-    for x, y in sorted(points):
-        if not border or y > lowest:  # pixel y grows downwards
-            border += [(x, lowest), (x, y)]
-            lowest = y
-    border.append((right, lowest))
-    yield Area((*border, (right, top)), colour, alpha)
-    yield Polyline(tuple(border), colour, 1.5)
