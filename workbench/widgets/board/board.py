@@ -28,7 +28,7 @@ from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Answers, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_tab import FindPanel
-from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
+from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, handlers_of, on
 from workbench.widgets.gestures.gesture_codec import read_gesture, requested_hardware, zone_of
 from workbench.widgets.gestures.panel_gestures import MODEL
 from workbench.widgets.gestures.setup_gestures import DecideGesture, MendGesture, TryEditsGesture
@@ -253,24 +253,24 @@ class Board:
                     **self._sight.handlers(),
                     **self._recipes.handlers(),
                     **self._find.handlers(),
-                    **dict([on(TryEditsGesture, lambda gesture: try_edits(gesture.key, self.session.report.prediction, self._background))]),
+                    **handlers_of(
+                        on(TryEditsGesture, lambda gesture: try_edits(gesture.key, self.session.report.prediction, self._background))
+                    ),
                 }
             ),
-            **dict(
-                [
-                    on(UndoGesture, lambda _: self.session.undo()),
-                    on(RedoGesture, lambda _: self.session.redo()),
-                    on(
-                        DecideGesture,
-                        lambda gesture: self._apply(find_suggested_edit(gesture, self.session.report.prediction, self._background)),
-                    ),
-                    on(TakeGesture, self._take),
-                    on(PreviewGesture, self._previews.begin),
-                    on(MendGesture, self._mend),
-                    on(CompileAtRestGesture, self._compile_at_rest),
-                    on(DismissGesture, lambda _: None),  # needs only an answer
-                    on(RefreshGesture, lambda _: None),
-                ]
+            **handlers_of(
+                on(UndoGesture, lambda _: self.session.undo()),
+                on(RedoGesture, lambda _: self.session.redo()),
+                on(
+                    DecideGesture,
+                    lambda gesture: self._apply(find_suggested_edit(gesture, self.session.report.prediction, self._background)),
+                ),
+                on(TakeGesture, self._take),
+                on(PreviewGesture, self._previews.begin),
+                on(MendGesture, self._mend),
+                on(CompileAtRestGesture, self._compile_at_rest),
+                on(DismissGesture, lambda _: None),  # needs only an answer
+                on(RefreshGesture, lambda _: None),
             ),
         }
 

@@ -19,7 +19,7 @@ from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import ANNOTATION_EDITS, TENSOR_EDITS
 from workbench.widgets.board.traced_as_picker import traced_as_edit
 from workbench.widgets.gestures import setup_gestures
-from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, Message, means, whole_number
+from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, Message, edits_of, means, whole_number
 from workbench.widgets.gestures.gesture_codec import read_gesture
 from workbench.widgets.gestures.tensor_gestures import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
@@ -165,24 +165,22 @@ EDITS: dict[Kind, EditMaker] = {
     **TENSOR_EDITS,
     **ANNOTATION_EDITS,
     **STAGE_EDITS,
-    **dict(
-        [
-            means(DropGesture, _drop),
-            means(MajorGesture, _major),
-            means(WholeGesture, lambda gesture, _plan, _report: edits.ShardDim(gesture.dim)),
-            means(RenameDimGesture, _rename_dim),
-            means(PrioritizeGesture, lambda gesture, _plan, _report: Prioritize(gesture.dim, gesture.priority)),
-            means(setup_gestures.ResizeGesture, _resize),
-            means(setup_gestures.AddAxisGesture, _add_axis),
-            means(setup_gestures.RemoveAxisGesture, lambda gesture, _plan, _report: RemoveAxis(gesture.axis)),
-            means(setup_gestures.RenameAxisGesture, lambda gesture, _plan, _report: RenameAxis(gesture.axis, gesture.name)),
-            means(setup_gestures.ShiftAxisGesture, _shift_axis),
-            means(setup_gestures.OrderAxesGesture, _order_axes),
-            means(setup_gestures.HardwareGesture, _hardware),
-            means(setup_gestures.AxisAssignmentGesture, _axis_assignment),
-            means(setup_gestures.MendGesture, _mend),
-            means(setup_gestures.TracedAsGesture, traced_as_edit),
-            means(setup_gestures.RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
-        ]
+    **edits_of(
+        means(DropGesture, _drop),
+        means(MajorGesture, _major),
+        means(WholeGesture, lambda gesture, _plan, _report: edits.ShardDim(gesture.dim)),
+        means(RenameDimGesture, _rename_dim),
+        means(PrioritizeGesture, lambda gesture, _plan, _report: Prioritize(gesture.dim, gesture.priority)),
+        means(setup_gestures.ResizeGesture, _resize),
+        means(setup_gestures.AddAxisGesture, _add_axis),
+        means(setup_gestures.RemoveAxisGesture, lambda gesture, _plan, _report: RemoveAxis(gesture.axis)),
+        means(setup_gestures.RenameAxisGesture, lambda gesture, _plan, _report: RenameAxis(gesture.axis, gesture.name)),
+        means(setup_gestures.ShiftAxisGesture, _shift_axis),
+        means(setup_gestures.OrderAxesGesture, _order_axes),
+        means(setup_gestures.HardwareGesture, _hardware),
+        means(setup_gestures.AxisAssignmentGesture, _axis_assignment),
+        means(setup_gestures.MendGesture, _mend),
+        means(setup_gestures.TracedAsGesture, traced_as_edit),
+        means(setup_gestures.RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
     ),
 }

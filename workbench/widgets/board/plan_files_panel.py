@@ -13,7 +13,7 @@ from workbench.reports.measurement import Measurement
 from workbench.session.plan_history import Session
 from workbench.visualize.exports.file_exports import FILE_EXPORTS, FileExport
 from workbench.widgets.board.board_host import ENDING, MOST_NAME, Host, file_name
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.view_gestures import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
 
 MOST_FILE = 1 << 20  # characters of a plan document
@@ -36,14 +36,12 @@ class Files:
 
     def handlers(self) -> Handlers:
         """Gesture handlers; each raises a `WorkbenchError` if a plan cannot be saved, opened or written."""
-        return dict(
-            [
-                on(SaveGesture, self._save),
-                on(OpenFileGesture, self._open),
-                on(ExportGesture, self._export),
-                on(LinkGesture, lambda _: self._open_sheet("link")),
-                on(CloseSheetGesture, self._close_sheet),
-            ]
+        return handlers_of(
+            on(SaveGesture, self._save),
+            on(OpenFileGesture, self._open),
+            on(ExportGesture, self._export),
+            on(LinkGesture, lambda _: self._open_sheet("link")),
+            on(CloseSheetGesture, self._close_sheet),
         )
 
     def state(self) -> dict[str, Any]:

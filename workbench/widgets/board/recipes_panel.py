@@ -10,7 +10,7 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes import RecipeRow, find_recipe, list_recipes
 from workbench.session.plan_history import Session
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.setup_gestures import RecipeAxisGesture, RecipeGesture, RecipesGesture
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class RecipesPanel:
         self._chosen: dict[str, tuple[str, ...]] = {}
 
     def handlers(self) -> Handlers:
-        return dict([on(RecipesGesture, self._show), on(RecipeAxisGesture, self._choose)])
+        return handlers_of(on(RecipesGesture, self._show), on(RecipeAxisGesture, self._choose))
 
     def state(self, colours: Mapping[str, int]) -> dict[str, Any] | None:
         """Return every recipe as JSON; `None`, without computing anything, while the list is closed."""

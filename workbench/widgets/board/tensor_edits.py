@@ -16,7 +16,7 @@ from workbench.widgets.board.annotation_marks import is_at
 from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.gestures import tensor_gestures as gestures
-from workbench.widgets.gestures.gesture import EditMaker, Kind, means
+from workbench.widgets.gestures.gesture import EditMaker, Kind, edits_of, means
 from workbench.widgets.tabs.tensor_table import TENSOR
 
 
@@ -73,13 +73,11 @@ def place_of(gesture: gestures.TensorGesture, target: GestureTarget) -> int:
     return place
 
 
-TENSOR_EDITS: dict[Kind, EditMaker] = dict(
-    [
-        means(gestures.OwnGesture, _shard_one_tensor),
-        means(gestures.OwnWholeGesture, _replicate_one_tensor),
-        means(gestures.OpenDimGesture, _open_dim),
-        means(gestures.ByRulesGesture, _clear_override),
-    ]
+TENSOR_EDITS: dict[Kind, EditMaker] = edits_of(
+    means(gestures.OwnGesture, _shard_one_tensor),
+    means(gestures.OwnWholeGesture, _replicate_one_tensor),
+    means(gestures.OpenDimGesture, _open_dim),
+    means(gestures.ByRulesGesture, _clear_override),
 )
 
 
@@ -167,15 +165,13 @@ def _other_place(name: str, plan: Plan) -> str:
     return name if name.startswith("@") or is_argument or not name else f"@{name}"
 
 
-ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
-    [
-        means(gestures.OpenGesture, open_edit),
-        means(gestures.RoundGesture, _set_priority),
-        means(gestures.KeepOutGesture, lambda gesture, plan, report: exclude_axis_edit(gesture, resolve_target(gesture, plan, report))),
-        means(gestures.UnreducedGesture, _set_unreduced),
-        means(gestures.GroupGesture, _group),
-        means(gestures.BarrierGesture, _barrier),
-        means(gestures.UngroupGesture, _ungroup),
-        means(gestures.UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
-    ]
+ANNOTATION_EDITS: dict[Kind, EditMaker] = edits_of(
+    means(gestures.OpenGesture, open_edit),
+    means(gestures.RoundGesture, _set_priority),
+    means(gestures.KeepOutGesture, lambda gesture, plan, report: exclude_axis_edit(gesture, resolve_target(gesture, plan, report))),
+    means(gestures.UnreducedGesture, _set_unreduced),
+    means(gestures.GroupGesture, _group),
+    means(gestures.BarrierGesture, _barrier),
+    means(gestures.UngroupGesture, _ungroup),
+    means(gestures.UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
 )

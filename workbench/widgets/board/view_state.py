@@ -7,7 +7,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.gestures import view_gestures as gestures
-from workbench.widgets.gestures.gesture import Handlers, Message, on
+from workbench.widgets.gestures.gesture import Handlers, Message, handlers_of, on
 from workbench.widgets.pipeline.stage_edits import preview_boundary
 from workbench.widgets.tabs.board_tabs import section_of
 from workbench.widgets.tabs.propagation_tab import Replay
@@ -33,27 +33,25 @@ class Sight:
 
     def handlers(self) -> Handlers:
         """Gesture handlers; the tables change after each."""
-        return dict(
-            [
-                on(gestures.TabGesture, self._open),
-                on(gestures.SelectGesture, lambda gesture: self._set(selected="" if gesture.path == self.selected else gesture.path)),
-                on(gestures.FoldGesture, lambda gesture: self._set(toggled=self.toggled ^ {gesture.key})),
-                on(gestures.WhyGesture, lambda gesture: self._set(question=gesture.of)),
-                on(gestures.StepGesture, lambda gesture: self._set(replay=replace(self.replay, step=gesture.step))),
-                on(
-                    gestures.WeighGesture,
-                    lambda gesture: self._set(replay=replace(self.replay, weighed=self.replay.weighed | {gesture.conflict})),
-                ),
-                on(gestures.FewestGesture, lambda _: self._set(replay=replace(self.replay, fewest=self._session.plan))),
-                on(gestures.ExpandGesture, lambda gesture: self._set(views=self.views.toggle_scope(gesture.scope, self._report))),
-                on(gestures.MomentGesture, lambda gesture: self._set(views=self.views.at(gesture.place, self._report))),
-                on(gestures.ShowStageGesture, lambda gesture: self._set(views=self.views.of_stage(gesture.stage, self._report))),
-                on(
-                    gestures.TryBoundaryGesture,
-                    lambda gesture: self._set(trial=preview_boundary(gesture, self._session.plan, self._session.report)),
-                ),
-                on(gestures.PictureGesture, lambda gesture: self._set(asked=self.asked | {gesture.name})),
-            ]
+        return handlers_of(
+            on(gestures.TabGesture, self._open),
+            on(gestures.SelectGesture, lambda gesture: self._set(selected="" if gesture.path == self.selected else gesture.path)),
+            on(gestures.FoldGesture, lambda gesture: self._set(toggled=self.toggled ^ {gesture.key})),
+            on(gestures.WhyGesture, lambda gesture: self._set(question=gesture.of)),
+            on(gestures.StepGesture, lambda gesture: self._set(replay=replace(self.replay, step=gesture.step))),
+            on(
+                gestures.WeighGesture,
+                lambda gesture: self._set(replay=replace(self.replay, weighed=self.replay.weighed | {gesture.conflict})),
+            ),
+            on(gestures.FewestGesture, lambda _: self._set(replay=replace(self.replay, fewest=self._session.plan))),
+            on(gestures.ExpandGesture, lambda gesture: self._set(views=self.views.toggle_scope(gesture.scope, self._report))),
+            on(gestures.MomentGesture, lambda gesture: self._set(views=self.views.at(gesture.place, self._report))),
+            on(gestures.ShowStageGesture, lambda gesture: self._set(views=self.views.of_stage(gesture.stage, self._report))),
+            on(
+                gestures.TryBoundaryGesture,
+                lambda gesture: self._set(trial=preview_boundary(gesture, self._session.plan, self._session.report)),
+            ),
+            on(gestures.PictureGesture, lambda gesture: self._set(asked=self.asked | {gesture.name})),
         )
 
     def is_asked(self, name: str) -> bool:

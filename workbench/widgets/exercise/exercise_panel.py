@@ -16,7 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.exercise.exercise_progress import Answered, Attempts, ExerciseProgress
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.panel_gestures import AnswerGesture, QuestionGesture, StartQuestionGesture
 from workbench.widgets.shared_states import Defer
 
@@ -37,7 +37,7 @@ class ExercisePanel:
 
     def handlers(self) -> Handlers:
         """Gesture handlers; they raise `WorkbenchError` without an exercise or for an unknown question."""
-        return dict([on(QuestionGesture, self._choose), on(StartQuestionGesture, self._start), on(AnswerGesture, self._answer)])
+        return handlers_of(on(QuestionGesture, self._choose), on(StartQuestionGesture, self._start), on(AnswerGesture, self._answer))
 
     def state(self) -> dict[str, Any] | None:
         """Return the current question as JSON; `None` without an exercise."""

@@ -24,7 +24,7 @@ from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_explained import chosen_blocks, comparison_blocks
 from workbench.widgets.find.found_rows import parts_text, present_candidate, present_figures, rank_rows, rows_block
 from workbench.widgets.gestures import panel_gestures as gestures
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.board_tabs import NO_SEARCH
@@ -248,18 +248,16 @@ class FindPanel:
 
     def handlers(self) -> Handlers:
         session, finder = self._session, self.finder
-        return dict(
-            [
-                on(gestures.FindGesture, lambda gesture: finder.find(gesture, session.plan)),
-                on(gestures.StopFindingGesture, lambda _: finder.stop()),
-                on(gestures.ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
-                on(gestures.TakeFoundGesture, self._take),
-                on(gestures.ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
-                on(gestures.VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
-                on(gestures.StopVerifyingGesture, lambda _: finder.stop_verifying()),
-                on(gestures.PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
-                on(gestures.RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
-            ]
+        return handlers_of(
+            on(gestures.FindGesture, lambda gesture: finder.find(gesture, session.plan)),
+            on(gestures.StopFindingGesture, lambda _: finder.stop()),
+            on(gestures.ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
+            on(gestures.TakeFoundGesture, self._take),
+            on(gestures.ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
+            on(gestures.VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
+            on(gestures.StopVerifyingGesture, lambda _: finder.stop_verifying()),
+            on(gestures.PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
+            on(gestures.RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
         )
 
     def blocks(self, report: Report, background: BackgroundQueries | None) -> list[Block]:

@@ -36,7 +36,7 @@ from workbench.widgets.fleet.forecast_state import (
 )
 from workbench.widgets.fleet.live_forecast import Expectation, LiveForecast
 from workbench.widgets.gestures import panel_gestures as controls
-from workbench.widgets.gestures.gesture import Handlers, Message, on, whole_number
+from workbench.widgets.gestures.gesture import Handlers, Message, handlers_of, on, whole_number
 from workbench.widgets.gestures.gesture_codec import FLEET_GESTURES, find_gesture
 from workbench.widgets.gestures.view_gestures import CancelGesture, PictureGesture, RefreshGesture, RunGesture
 
@@ -137,24 +137,22 @@ class FleetView:
             self._asked = {zone: str(message.get("value", ""))[:40]}
 
     def _make_handlers(self) -> Handlers:
-        return dict(
-            [
-                on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
-                on(controls.MemoryGesture, lambda gesture: self._change(memory=budget_of(gesture.value))),
-                on(controls.BudgetGesture, lambda gesture: self._change(memory=next_budget(self.fleet, self.seen, gesture.value))),
-                on(controls.DevicesGesture, lambda gesture: self._change(devices=_number(gesture.value, "number of devices"))),
-                on(controls.FleetHardwareGesture, lambda gesture: self._change(hardware=gesture.value.strip() or None)),
-                on(RunGesture, lambda _: self._run()),
-                on(CancelGesture, lambda _: self._work.cancel()),
-                on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
-                on(controls.CancelTimingGesture, lambda _: self._work.cancel_timing()),
-                on(controls.StopModelGesture, lambda gesture: self._work.send(StopModel(gesture.value))),
-                on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
-                on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
-                on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
-                on(PictureGesture, lambda gesture: self._want(gesture.name)),
-                on(RefreshGesture, lambda _: None),  # needs only an answer
-            ]
+        return handlers_of(
+            on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
+            on(controls.MemoryGesture, lambda gesture: self._change(memory=budget_of(gesture.value))),
+            on(controls.BudgetGesture, lambda gesture: self._change(memory=next_budget(self.fleet, self.seen, gesture.value))),
+            on(controls.DevicesGesture, lambda gesture: self._change(devices=_number(gesture.value, "number of devices"))),
+            on(controls.FleetHardwareGesture, lambda gesture: self._change(hardware=gesture.value.strip() or None)),
+            on(RunGesture, lambda _: self._run()),
+            on(CancelGesture, lambda _: self._work.cancel()),
+            on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
+            on(controls.CancelTimingGesture, lambda _: self._work.cancel_timing()),
+            on(controls.StopModelGesture, lambda gesture: self._work.send(StopModel(gesture.value))),
+            on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
+            on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
+            on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
+            on(PictureGesture, lambda gesture: self._want(gesture.name)),
+            on(RefreshGesture, lambda _: None),  # needs only an answer
         )
 
     def _want(self, name: str) -> None:

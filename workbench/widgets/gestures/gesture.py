@@ -194,6 +194,14 @@ def on(kind: type[_G], handler: Callable[[_G], object]) -> tuple[Kind, Handler]:
     return kind, handler
 
 
+def handlers_of(*entries: tuple[Kind, Handler]) -> Handlers:
+    return dict(entries)
+
+
+def edits_of(*entries: tuple[Kind, EditMaker]) -> dict[Kind, EditMaker]:
+    return dict(entries)
+
+
 def means(kind: type[_G], make: Callable[[_G, Plan, Report], Edit]) -> tuple[Kind, EditMaker]:
     """Build an entry of a table of edits; `make` raises `WorkbenchError` if the gesture is invalid for the plan."""
     return kind, make

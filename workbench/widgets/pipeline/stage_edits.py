@@ -21,7 +21,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import divisors
 from workbench.widgets.gestures import setup_gestures as gestures
-from workbench.widgets.gestures.gesture import EditMaker, Kind, means
+from workbench.widgets.gestures.gesture import EditMaker, Kind, edits_of, means
 from workbench.widgets.gestures.view_gestures import TryBoundaryGesture
 
 # A first pipeline: as many stages as divide the layers and fit the devices, 1F1B, four micro-batches per stage.
@@ -323,20 +323,18 @@ def require_pipeline(report: Report) -> PipelineReport:
     return planned
 
 
-STAGE_EDITS: dict[Kind, EditMaker] = dict(
-    [
-        means(gestures.MakePipelineGesture, lambda gesture, plan, _report: propose_pipeline(plan, gesture.value).edit),
-        means(gestures.RemovePipelineGesture, _remove),
-        _changes(gestures.StagesGesture, _stages),
-        _changes(gestures.MicroBatchesGesture, _micro_batches),
-        _changes(gestures.ChunksGesture, _chunks),
-        _changes(gestures.ScheduleGesture, _schedule),
-        _changes(gestures.StageRematGesture, _remat),
-        _changes(gestures.EngineGesture, lambda name, plan, _: (replace(spec_of(plan), engine=name), f"engine {name}")),
-        _changes(gestures.StageAxisGesture, _axis),
-        _changes(gestures.BoundaryGesture, _boundary),
-        _changes(gestures.BalanceTimeGesture, _by_time),
-        _changes(gestures.BalanceMemoryGesture, _by_memory),
-        _changes(gestures.BucketsGesture, _by_buckets),
-    ]
+STAGE_EDITS: dict[Kind, EditMaker] = edits_of(
+    means(gestures.MakePipelineGesture, lambda gesture, plan, _report: propose_pipeline(plan, gesture.value).edit),
+    means(gestures.RemovePipelineGesture, _remove),
+    _changes(gestures.StagesGesture, _stages),
+    _changes(gestures.MicroBatchesGesture, _micro_batches),
+    _changes(gestures.ChunksGesture, _chunks),
+    _changes(gestures.ScheduleGesture, _schedule),
+    _changes(gestures.StageRematGesture, _remat),
+    _changes(gestures.EngineGesture, lambda name, plan, _: (replace(spec_of(plan), engine=name), f"engine {name}")),
+    _changes(gestures.StageAxisGesture, _axis),
+    _changes(gestures.BoundaryGesture, _boundary),
+    _changes(gestures.BalanceTimeGesture, _by_time),
+    _changes(gestures.BalanceMemoryGesture, _by_memory),
+    _changes(gestures.BucketsGesture, _by_buckets),
 )

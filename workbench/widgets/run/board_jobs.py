@@ -13,7 +13,7 @@ from workbench.reports.report import Report
 from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.session.plan_history import Session
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.gestures.gesture import Handlers, on, whole_number
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on, whole_number
 from workbench.widgets.gestures.view_gestures import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
 from workbench.widgets.run.job_progress import MOST_STEPS, CompileProgress, RunProgress
 from workbench.widgets.run.run_panel import compile_state, run_state
@@ -132,11 +132,9 @@ class Jobs:
 
 def job_handlers(session: Session, jobs: Jobs) -> Handlers:
     """Return gesture handlers, which use the prediction of the present plan."""
-    return dict(
-        [
-            on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session))),
-            on(CancelGesture, lambda _: jobs.cancel_run()),
-            on(CompileGesture, lambda _: jobs.compile(session.report.prediction)),
-            on(CancelCompilationGesture, lambda _: jobs.cancel_compilation()),
-        ]
+    return handlers_of(
+        on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session))),
+        on(CancelGesture, lambda _: jobs.cancel_run()),
+        on(CompileGesture, lambda _: jobs.compile(session.report.prediction)),
+        on(CancelCompilationGesture, lambda _: jobs.cancel_compilation()),
     )

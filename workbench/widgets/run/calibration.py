@@ -9,7 +9,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, RunEvent, Waiting
 from workbench.session.plan_history import Session
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.view_gestures import CalibrateGesture, CancelCalibrationGesture
 from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
@@ -30,7 +30,7 @@ class Calibration:
         self._handle: RunHandle | None = None
 
     def handlers(self) -> Handlers:
-        return dict([on(CalibrateGesture, lambda _: self.start()), on(CancelCalibrationGesture, lambda _: self.cancel())])
+        return handlers_of(on(CalibrateGesture, lambda _: self.start()), on(CancelCalibrationGesture, lambda _: self.cancel()))
 
     def use_kept(self) -> None:
         if self._session.report.hardware is None and (hardware := self.kept()) is not None:

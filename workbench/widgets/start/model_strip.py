@@ -19,7 +19,7 @@ from workbench.plan.layout_legality import pattern_errors
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.panel_gestures import ConfirmNamesGesture, SizeModelGesture, StopSizingGesture
 from workbench.widgets.shared_states import Defer
 from workbench.widgets.start.timed_work import TimedWork, WorkTicket
@@ -35,12 +35,10 @@ class ModelStrip:
         self._work: TimedWork[OpenPlan] = TimedWork(defer, show)
 
     def handlers(self) -> Handlers:
-        return dict(
-            [
-                on(SizeModelGesture, self._resize),
-                on(StopSizingGesture, lambda _: self._work.stop()),
-                on(ConfirmNamesGesture, lambda _: self._confirm_names()),
-            ]
+        return handlers_of(
+            on(SizeModelGesture, self._resize),
+            on(StopSizingGesture, lambda _: self._work.stop()),
+            on(ConfirmNamesGesture, lambda _: self._confirm_names()),
         )
 
     def close(self) -> None:

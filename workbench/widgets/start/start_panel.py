@@ -20,7 +20,7 @@ from workbench.public_plan import Plan as PublicPlan
 from workbench.public_plan import as_public
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.panel_gestures import (
     ChooseMachinesGesture,
     ChooseModelGesture,
@@ -78,16 +78,14 @@ class StartPanel:
         self.recent: Sequence[Mapping[str, str]] = ()
 
     def handlers(self) -> Handlers:
-        return dict(
-            [
-                on(NewPlanGesture, self._open),
-                on(ChooseModelGesture, self._choose_model),
-                on(StartFileGesture, self._read_file),
-                on(ChooseMachinesGesture, self._choose_machines),
-                on(OpenLayoutGesture, self._open_layout),
-                on(StopStartGesture, lambda _: self._stop()),
-                on(ForgetLessonsGesture, lambda _: self._forget_lessons()),
-            ]
+        return handlers_of(
+            on(NewPlanGesture, self._open),
+            on(ChooseModelGesture, self._choose_model),
+            on(StartFileGesture, self._read_file),
+            on(ChooseMachinesGesture, self._choose_machines),
+            on(OpenLayoutGesture, self._open_layout),
+            on(StopStartGesture, lambda _: self._stop()),
+            on(ForgetLessonsGesture, lambda _: self._forget_lessons()),
         )
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from workbench.errors import WorkbenchError
 from workbench.session.plan_history import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.palette import number_axes
-from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, handlers_of, on
 from workbench.widgets.gestures.view_gestures import (
     ComparePlansGesture,
     GoGesture,
@@ -35,16 +35,14 @@ class HistoryPanel:
 
     def handlers(self) -> Handlers:
         session = self._session
-        return dict(
-            [
-                on(HistoryGesture, self._show),
-                on(GoGesture, lambda gesture: session.go(self._verify_number(gesture.number))),
-                on(NamePlanGesture, lambda gesture: session.name(self._verify_number(gesture.number), gesture.name)),
-                on(PinGesture, lambda gesture: session.pin(self._verify_number(gesture.number), gesture.pinned)),
-                on(ComparePlansGesture, lambda gesture: self._pick(self._verify_number(gesture.number))),
-                on(SwapPlansGesture, self._swap),
-                on(StopComparingGesture, self._stop_comparing),
-            ]
+        return handlers_of(
+            on(HistoryGesture, self._show),
+            on(GoGesture, lambda gesture: session.go(self._verify_number(gesture.number))),
+            on(NamePlanGesture, lambda gesture: session.name(self._verify_number(gesture.number), gesture.name)),
+            on(PinGesture, lambda gesture: session.pin(self._verify_number(gesture.number), gesture.pinned)),
+            on(ComparePlansGesture, lambda gesture: self._pick(self._verify_number(gesture.number))),
+            on(SwapPlansGesture, self._swap),
+            on(StopComparingGesture, self._stop_comparing),
         )
 
     def state(self) -> dict[str, Any]:
