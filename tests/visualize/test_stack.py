@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.visualize.draw.stacked_area import drop_collinear, reduce_columns
+from workbench.visualize.charts.still_drawing import drop_collinear, reduce_columns
 
 VALUES = st.integers(1, 4).flatmap(lambda series: st.lists(st.tuples(*[st.integers(0, 1000)] * series), min_size=1, max_size=60))
 

@@ -13,11 +13,10 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
-from workbench.visualize.charts.still_drawing import LINE, chart_marks
+from workbench.visualize.charts.still_drawing import LINE, Column, chart_marks, reduce_columns
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, fit_drawing, shift_down
 from workbench.visualize.draw.palette import NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.stacked_area import Column, reduce_columns
 
 LISTED = 8  # live values listed at the peak
 _COLUMNS, _CHARACTERS = 370, 64  # at most, in the drawing and in its text equivalent
