@@ -18,7 +18,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.tracing.stage_partition.optimizer_global_sums import common_sums
+from workbench.tracing.stage_partition.stage_update import common_sums
 from workbench.units import format_bytes, format_seconds
 
 MIN_BALANCE = 0.9  # stages count as uneven below
