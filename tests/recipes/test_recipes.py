@@ -228,6 +228,18 @@ def test_context_parallel_gathers_keys_and_values_and_scatters_their_gradients()
     assert payloads(report, "context", "reduce-scatter", keys) == 2 * layers
 
 
+@pytest.mark.parametrize("weights", ["int8", "float8_e4m3fn"])
+def test_expert_parallel_scales_results_of_quantized_experts_where_these_are(weights):
+    """Elsewhere, the results are sent in float32, and the scales of all experts with them."""
+    reports = [
+        Plan(build("mixture_decode", preset="tiny-top2", alternate=False, weights=kind), "expert:8").recipe("expert_parallel").report()
+        for kind in ("float32", weights)
+    ]
+    sent = [[(each.kind, each.axes, each.payload, each.count) for each in report.collectives] for report in reports]
+    assert sent[0]
+    assert sent[0] == sent[1]
+
+
 def test_expert_parallel_sends_tokens_to_their_experts_and_back():
     dispatched, layers = 2 * 8 * 20 * 64 * 4, 2  # float32[batch/8, experts, capacity, d_model]
     report = plan_of("mixture", "expert:8", "expert_parallel").report()

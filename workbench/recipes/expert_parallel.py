@@ -69,7 +69,7 @@ def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Itera
     expert_axes = {axis for axes in inside.values() for axis in axes}
     inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in expert_axes)
     dots = [dot for dot in find_weight_dots(plan.program, batch) if set(experts) & set(dot.weight(batch))]
-    to, back = _producer_chain(plan.program, dots[0]), _consumer_chain(plan.program, dots[-1])
+    to, back = _producer_chain(plan.program, dots[0]), _consumer_chain(plan.program, dots[-1], batch)
     marked = [[at for at in chain if _is_mirrored(plan.program, at)] for chain in (to, back)]
     to, back = (mirrored if len(mirrored) > 1 else chain for mirrored, chain in zip(marked, (to, back), strict=True))
     between = [_producer_chain(plan.program, dot)[-1] for dot in dots[1:]]
@@ -98,14 +98,28 @@ def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
     return chain[::-1]
 
 
-def _consumer_chain(program: Program, dot: TracedDot) -> list[int]:
-    """The dot and the operations that pass its result on unchanged."""
+def _consumer_chain(program: Program, dot: TracedDot, batch: str) -> list[int]:
+    """The dot and the operations that pass its result on unchanged, or multiply it by the scale of a quantized weight, which is where the
+    experts are."""
     structure = structure_of(program)
     chain, value = [dot.operation_id], structure.ops[dot.operation_id].results[0]
     while True:
         readers = [i for i in range(chain[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
-        moving = [i for i in readers if program.operations[i].kind in DATA_MOVEMENT]
+        moving = [i for i in readers if program.operations[i].kind in DATA_MOVEMENT or _is_rescaled(program, i, value, batch)]
         if not moving:
             return chain
         chain.append(moving[0])
         value = structure.ops[moving[0]].results[0]
+
+
+def _is_rescaled(program: Program, at: int, value: int, batch: str) -> bool:
+    """Whether an operation multiplies a value by another that is equal for all examples."""
+    structure = structure_of(program)
+    others = [operand for operand in structure.ops[at].operands if operand != value]
+    if program.operations[at].kind != "multiply" or len(others) != 1:
+        return False
+    made_by, is_broadcast = structure.values[others[0]].maker, False
+    while made_by >= 0 and program.operations[made_by].kind in DATA_MOVEMENT:
+        is_broadcast = is_broadcast or program.operations[made_by].kind == "broadcast_in_dim"
+        made_by = structure.values[structure.ops[made_by].operands[0]].maker
+    return is_broadcast and (made_by < 0 or batch not in program.operations[made_by].dims)

@@ -195,7 +195,7 @@ class StageUpdate:
       it is stacked;
     - `call(param_slices, state, gradients, total) -> (param_slices, state)`: gradients are sums over micro-batches,
       with the specs `accumulators`; `total` is the sum of the micro-batches' weights;
-    - `sums`: the number of sums over all parameters it needs (`optimizer_global_sums`). Then `terms(param_slices,
+    - `sums`: the number of sums over all parameters it needs (`common_sums`). Then `terms(param_slices,
       state, gradients, total)` are the stage's terms of each, and `finish(param_slices, state, gradients, total, sums)`
       is the update with the total sums; `call` uses its own terms alone.
     """
