@@ -1,6 +1,7 @@
 """A `config.json` becomes an architecture with the parameters that were published, or an error in the user's names."""
 
 import json
+from contextlib import suppress
 import math
 
 import pytest
@@ -185,6 +186,14 @@ def test_a_byte_order_mark_is_ignored_and_another_encoding_is_refused(tmp_path):
 def test_a_folder_without_a_configuration_is_refused(tmp_path):
     with pytest.raises(DocumentError, match="cannot be read: No such file or directory"):
         read_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_a_size_that_is_null_is_refused_or_has_the_default_of_its_family(name):
+    config = PUBLISHED[name][1]
+    for key in config:
+        with suppress(DocumentError):
+            assert read_architecture({**config, key: None}).parameters > 0
 
 
 VALUES = st.recursive(

@@ -162,10 +162,10 @@ class _Reading:
                 self.known[name] = self._verify(key, self.values[key], name)
             elif name in self.family.derive:
                 self.known[name] = self._number(self.family.derive[name])
-            elif required:
-                raise self._missing(*self.family.read.get(name, (name,)))
             else:
                 self.known[name] = None
+        if required and self.known[name] is None:
+            raise self._missing(*self.family.read.get(name, (name,)))
         return self.known[name]
 
     def _quantization(self) -> str:
