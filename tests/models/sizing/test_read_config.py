@@ -1,8 +1,8 @@
 """A `config.json` becomes an architecture with the parameters that were published, or an error in the user's names."""
 
 import json
-from contextlib import suppress
 import math
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
