@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.pipeline_spec import BATCH, MAX_COUNT, PipelineSpec, first_remat, first_stages, plan_input_splits
 from workbench.core.program import Program
 from workbench.errors import PipelineError, WorkbenchError
@@ -87,7 +87,7 @@ def _can_be_one_program(plan: Plan, edit: SetPipeline) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@cache_with_program(1)
 def _optimizer_problem(program: Program) -> str:
     """Why stages cannot run the optimizer of a training step by themselves; empty if they can."""
     try:

@@ -119,7 +119,7 @@ def layer_with(
         return add(x, mlp(weights["mlp"], normal, config, einsum), weights["mlp"], "b2"), kept
 
 
-def layer(weights: Params, x: Any, random: Any, reach: Any, config: DecoderConfig) -> Any:
+def layer(weights: Params, x: Any, random: Any, reach: Any = None, *, config: DecoderConfig) -> Any:
     """Apply one layer in training to x [batch, seq, d_model]; `random` is the key of its dropout, and `reach` as in `attend_sequence`."""
     positions = zigzag_positions(config.seq, config.ring) if config.ring > 1 else None
 
