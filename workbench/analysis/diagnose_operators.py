@@ -21,6 +21,8 @@ from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 
+_ROUTINE = "custom_call"  # of a library, planned as XLA partitions it
+
 
 def diagnose_operators_of(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     if report.partitioned is None:
@@ -44,10 +46,12 @@ def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator
         size = format_bytes(math.ceil(math.prod(read.shape) * itemsize(read.dtype)))
         source = operations[indices[0]].source
         places = _count_text(indices) + (f" (the first: {source})" if source else "")
-        what = "convolution of groups" if kind == "convolution" else f"`{kind}`"
+        subject = subject_of(report.plan.program, indices[0])
+        name = subject.rpartition("/")[2] if kind == _ROUTINE else kind
+        what = "convolution of groups" if kind == "convolution" else f"`{name}`"
         yield Diagnostic(
             "not partitioned",
-            subject_of(report.plan.program, indices[0]),
+            subject,
             f"XLA does not partition a {what} along its batch, in {places}: every "
             f"device gathers what it reads, {size}, does all of the work and keeps its part of the {list(made.shape)} it makes. Try: "
             f"run it in `jax.shard_map` over the split batch, {_OTHER_SPLITS.get(kind, 'or split another dimension')}.",
@@ -172,8 +176,8 @@ def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator
         for index in partitioned.structure.ops_without_rule
         if any(any(partitioned.dims[value] or ()) for value in (*ops[index].operands, *ops[index].results))
     ]
-    uncounted = "" if report.partitioned else ", which the plan does not count"
     for kind, indices in _group_by_kind(report, sharded).items():
+        uncounted = "" if report.partitioned or kind == _ROUTINE else ", which the plan does not count"
         yield Diagnostic(
             "no sharding rule",
             subject_of(report.plan.program, indices[0]),

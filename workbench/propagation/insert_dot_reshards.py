@@ -14,6 +14,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axes_overlap, axis_size
+from workbench.propagation.library_calls import library_rule
 from workbench.propagation.module.infer_dim_names import Rule, join_factors, rule_of
 from workbench.propagation.module.mlir_context import producer, shape_of
 from workbench.propagation.module.operation_kinds import CONSTANTS, DOTS, adds_updates, manual_axes
@@ -34,7 +35,7 @@ _RESHARDED = {*DOTS, "stablehlo.gather", DYNAMIC_SLICE, _RESHAPE}
 def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh, backend: Backend) -> None:
     """Insert the reshards that XLA makes around dots, lookups, dynamic slices and reshapes, in place."""
     reader = ShardingReader(main)
-    is_manual = "sdy.manual_computation" in structure.kinds
+    is_manual, without_rule = "sdy.manual_computation" in structure.kinds, set(structure.ops_without_rule)
     for op in ops:
         if op.name == "stablehlo.select_and_scatter" and ID in op.attributes:
             _join_pooled(op)
@@ -42,6 +43,8 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
             _reshard_before(op, 0, (*dims[:-1], ()))  # gathered along the last dimension first, as all of it is
         if op.name == "stablehlo.fft" and ID in op.attributes:
             _reshard_transform(op, reader, mesh, backend)
+        if ID in op.attributes and (rule := library_rule(op, backend, has_rule=op.attributes[ID].value not in without_rule)):
+            op.attributes[_RULE] = ir.Attribute.parse(rule)
         if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
             continue
         values = (*op.operands, op.results[0])

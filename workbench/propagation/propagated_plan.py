@@ -11,6 +11,7 @@ from workbench.core.sharding import axis_size, base_axis
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.halos import Halos
+from workbench.propagation.library_calls import is_done_whole
 from workbench.propagation.module.mlir_context import main_function, producer
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, DOTS, gathers_for_print
 from workbench.propagation.module.prepare_module import ID, SKIPS_LINKS
@@ -80,6 +81,11 @@ def _is_read(value: ir.Value) -> bool:
     return any(reader.name != "sdy.return" or any(True for _ in reader.parent.results[number].uses) for reader, number in readers)
 
 
+def _is_gathered(value: ir.Value) -> bool:
+    maker = producer(value)
+    return maker is not None and maker.name == "sdy.all_gather"
+
+
 class _Collector:
     def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
         self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
@@ -137,6 +143,8 @@ class _Collector:
                 self._flops[index] = self._local_flops(op, index)
             elif is_top_k(op) and not self._backend.splits_every_batch and any(dims[record.operands[0]] or ()):
                 self._whole.append(index)  # gathered before (`insert_dot_reshards`)
+            elif is_done_whole(op) and _is_gathered(op.operands[0]):
+                self._whole.append(index)
             elif op.name == "stablehlo.fft" and not self._backend.transforms_by_dots and self._answer.dims_of(op.operands[0])[-1]:
                 self._add_transform(op, index, region)
             elif op.name in SENDS:

@@ -52,6 +52,8 @@ class Backend(NamedTuple):
       copies at the end of the forward pass, even if memory is short.
     - `splits_every_batch`: FFTs, top-k and grouped convolutions run on each device's part of the batch; otherwise every device computes
       the whole batch (`operation_work.unsplit_dims`).
+    - `expands_solves`: a triangular solve becomes products before it is partitioned, so that its right-hand sides are split
+      (`triangular_solve_expander.cc`); the other backends split its batch alone.
     - `gather_reuse_distance`: the largest number of operations between two dots that share a gathered value; beyond it, the value is
       gathered again. `None`: no limit. In XLA:TPU it is a hundred operations of the partitioned program, which has a few more than the
       traced one (`schedule_aware_collective_cse.cc`).
@@ -75,6 +77,7 @@ class Backend(NamedTuple):
     copies_transposed_operands: bool = False
     copies_to_host_late: bool = False
     splits_every_batch: bool = False
+    expands_solves: bool = False
     gather_reuse_distance: int | None = None
 
 
@@ -107,6 +110,7 @@ TPU = Backend(
     transforms_by_dots=True,
     copies_to_host_late=True,
     splits_every_batch=True,
+    expands_solves=True,
     gather_reuse_distance=88,
 )
 
