@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax.experimental import pallas as pl
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from workbench.core.layout import Layout
@@ -45,7 +45,7 @@ def test_weights_of_four_bits_are_refused_under_a_layout_that_jit_does_not_read(
 
 
 def test_a_shard_map_in_the_function_is_checked_under_whole_arguments():
-    mesh = AbstractMesh((4,), ("data",))
+    mesh = AbstractMesh((4,), ("data",), (AxisType.Auto,))  # explicit without it, from JAX 0.12 on
 
     def loss(params, x):
         def inner(w, x):

@@ -243,7 +243,7 @@ def test_each_collective_is_joined_to_its_operation():
 
 def test_a_program_that_finds_no_room_has_its_figures_and_the_compilers_words():
     fn = jax.grad(lambda w, x: jnp.sum(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2))
-    plan = Plan(trace(fn, spec(16384, 16384), spec(8 * 65536, 16384), name="large"), "m:8", "x=[m, -]", hardware=V5E)
+    plan = Plan(trace(fn, spec(16384, 16384), spec(8 * 98304, 16384), name="large"), "m:8", "x=[m, -]", hardware=V5E)
     report = plan.report("partitioned")
     assert report.compiled.out_of_memory.startswith("RESOURCE_EXHAUSTED")
     assert not report.memory.fits

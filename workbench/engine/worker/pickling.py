@@ -209,7 +209,7 @@ def _init_placeholder(self: Any) -> None:
 
 def _registration(kind: type, entry: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the call that repeats the registration of such a class, without the class argument."""
-    if getattr(entry.to_iter, "__qualname__", "").startswith("register_dataclass."):
+    if getattr(entry.to_iter, "__qualname__", "").lstrip("_").startswith("register_dataclass."):  # `_register_dataclass` from JAX 0.12 on
         lists = inspect.getclosurevars(entry.to_iter).nonlocals
         data, meta = lists["data_fields"], lists["meta_fields"]
         init = [field.name for field in dataclasses.fields(kind) if field.init] if dataclasses.is_dataclass(kind) else []
