@@ -14,7 +14,7 @@ from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 
-HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape")
+HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape", "reversal")
 NOT_AS_XLA = (  # XLA has another way, or sends once what two read
     "depthwise, the kernel cut as the batch is: the image goes to it, the result comes back",
     # from JAX 0.12 on Shardy gathers a dimension of one element before a reshape, which XLA still sums
@@ -22,7 +22,7 @@ NOT_AS_XLA = (  # XLA has another way, or sends once what two read
 )
 BY_SHARDY = ("sort", "gather", "scatter")
 """Operators whose collectives Shardy itself tells."""
-GATHERED = ("dynamic slice", "top-k", "Fourier transform")
+GATHERED = ("dynamic slice", "dynamic update", "top-k", "Fourier transform")
 """Operators whose operand XLA gathers along the split dimension."""
 
 
@@ -52,10 +52,10 @@ def test_what_is_not_counted_is_said_as_planned_and_not_where_the_partitioner_wa
 
 
 def test_what_is_not_counted_is_named_with_the_way_to_ask_for_it():
-    plan = Plan(trace(lambda x: x[::-1], spec(32, 16), dims={"x": "r c"}), MESH, "r:b")
+    plan = Plan(trace(lambda x, y: jnp.concatenate([x, y[:16]]), spec(32, 16), spec(32, 16), dims={"x": "r c", "y": "r c"}), MESH, "r:b")
     (note,) = (each for each in plan.report().diagnostics if each.kind == "not counted")
     assert note.message == (
-        "`reverse` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, so the plan does not count it. "
+        "`concatenate` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, so the plan does not count it. "
         'Use `plan.report("partitioned")`.'
     )
 

@@ -219,6 +219,15 @@ CASES = (
     ),
     rows(
         "dynamic update",
+        "of some rows and columns gathers both ways",
+        lambda x, u, i: lax.dynamic_update_slice(jnp.exp(x), u, (i, i)),
+        {("a", "all-gather"): 512, ("b", "all-gather"): 2048},
+        "r:b; c:a",
+        (ROWS, spec(8, 4), PLACE),
+    ),
+    rows("reversal", "of both dimensions", lambda x: x[::-1, ::-1], {("a+b", PERMUTE): 256}, "r:a; c:b"),
+    rows(
+        "dynamic update",
         "of one row does not",
         lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)),
         {},

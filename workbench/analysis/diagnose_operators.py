@@ -21,6 +21,7 @@ from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 
+_GATHERED = (DYNAMIC_SLICE, "stablehlo.dynamic_update_slice", "stablehlo.fft")
 _ROUTINE = "custom_call"  # of a library, planned as XLA partitions it
 
 
@@ -138,9 +139,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
     structure = partitioned.structure
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
     counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
-    counted |= {
-        index for index in structure.crossing_ops if structure.ops[index].kind in (DYNAMIC_SLICE, "stablehlo.fft")
-    }  # gathered by `insert_dot_reshards`
+    counted |= {index for index in structure.crossing_ops if structure.ops[index].kind in _GATHERED}  # gathered by `insert_dot_reshards`
     uncounted = (index for index in structure.crossing_ops if index not in counted)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(

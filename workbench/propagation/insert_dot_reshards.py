@@ -22,13 +22,14 @@ from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, local_shape, sharding_text
 from workbench.propagation.reductions import find_sole_addition
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
-from workbench.propagation.structure.operation_work import fft_batch_rank, is_top_k
+from workbench.propagation.structure.operation_work import fft_batch_rank, is_top_k, shifted_dims
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 from workbench.propagation.xla_backends import Backend
 
 _SHARDING = "sdy.sharding"
 _RESHAPE = "stablehlo.reshape"
+_UPDATE = "stablehlo.dynamic_update_slice"
 _RESHARDED = {*DOTS, "stablehlo.gather", DYNAMIC_SLICE, _RESHAPE}
 
 
@@ -43,6 +44,8 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
             _reshard_before(op, 0, (*dims[:-1], ()))  # gathered along the last dimension first, as all of it is
         if op.name == "stablehlo.fft" and ID in op.attributes:
             _reshard_transform(op, reader, mesh, backend)
+        if op.name == _UPDATE and ID in op.attributes:
+            _reshard_update(op, reader)
         if ID in op.attributes and (rule := library_rule(op, backend, has_rule=op.attributes[ID].value not in without_rule)):
             op.attributes[_RULE] = ir.Attribute.parse(rule)
         if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
@@ -61,6 +64,14 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         if chosen == wanted != full_dims:  # the tokens are not split along the addend's rows, so the sum is moved to the addend
             wanted, chosen = full_dims, _choose_shardings(op, shapes, full_dims, structure, mesh)
         _insert_reshards(op, (*full_dims[:-1], wanted[-1]), chosen)
+
+
+def _reshard_update(op: ir.Operation, reader: ShardingReader) -> None:
+    """Gather an array along the dimensions in which several rows are written at a place that is not known (`HandleDynamicUpdateSlice`)."""
+    dims = tuple(reader.dims_of(value) or ((),) * len(shape_of(value)) for value in (*op.operands[:2], op.results[0]))
+    if moved := shifted_dims(op):
+        whole = tuple(() if dim in moved else axes for dim, axes in enumerate(dims[-1]))
+        _insert_reshards(op, dims, (whole,) * 3)
 
 
 def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, backend: Backend) -> None:

@@ -147,6 +147,8 @@ class _Collector:
                 self._whole.append(index)
             elif op.name == "stablehlo.fft" and not self._backend.transforms_by_dots and self._answer.dims_of(op.operands[0])[-1]:
                 self._add_transform(op, index, region)
+            elif op.name == "stablehlo.reverse":
+                self._add_mirroring(op, index, region)
             elif op.name in SENDS:
                 self._add_own_collective(op, index, region)
             elif gathers_for_print(op):
@@ -184,6 +186,19 @@ class _Collector:
         for kind, size, times in (("all-to-all", part, 1), ("collective-permute", part, parts), ("collective-permute", 8, parts)):
             sent = InsertedCollective(kind, dims[-1], size, size, index, region, index, False, *lives, sent_by_operation=True)
             self._reshards.append(replace(sent, times=times * turns))
+
+    def _add_mirroring(self, op: ir.Operation, index: int, region: int) -> None:
+        """Record that the devices along a reversed dimension exchange their parts, which are then reversed (`HandleReverse`)."""
+        dims, record = self._answer.dims_of(op.results[0]), self._structure.ops[index]
+        shape = self._structure.values[record.results[0]].shape
+        axes = tuple(axis for dim in record.crossing_dims for axis in dims[dim])
+        is_even = all(shape[dim] % math.prod(axis_size(axis, self._mesh) for axis in dims[dim]) == 0 for dim in record.crossing_dims)
+        if axes and is_even:
+            size = local_bytes(op.operands[0].type, dims, self._mesh) * widening_factor(self._backend, op.operands[0])
+            lives = record.position, record.position, (self._structure.heights[index],)
+            sent = InsertedCollective("collective-permute", axes, size, size, index, region, index, False, *lives, sent_by_operation=True)
+            self._reshards.append(sent)
+            self._halos.operand_dims[index] = (dims,)
 
     def _add_own_collective(self, op: ir.Operation, index: int, region: int) -> None:
         """Record what a collective of the program's own, in a `shard_map`, sends."""
