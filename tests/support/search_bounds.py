@@ -26,7 +26,8 @@ def list_bounds(evaluator: Evaluator, candidate: PlanCandidate) -> Iterator[tupl
 
     def of_work(work: BlockWork) -> Figures:
         seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_params=shares)
-        return least.with_seconds(micro_batches * seconds / candidate.size("stage"))
+        busy = micro_batches * seconds / candidate.size("stage")
+        return least.with_seconds(busy * evaluator.least_slowdown(candidate))
 
     yield "work", of_work(evaluator.bound_work(core, micro_batches))
     if evaluator.space.find_layout(candidate.layout).is_per_stage:

@@ -115,9 +115,7 @@ class BestFirst:
             return True
 
     def may_win(self, candidate: PlanCandidate) -> bool:
-        """Whether a legal candidate can meet the requirements and beat the best plan, judging by the bounds of its
-        core.
-        """
+        """Whether a legal candidate can meet the requirements and beat the best plan, by the bounds of its core."""
         try:
             bounds = self.evaluator.bound_core(candidate.core()).bounds
         except WorkbenchError:
@@ -234,10 +232,8 @@ class BestFirst:
         if best is None:
             return None
         if self._near[0] != best[0]:
-            self._near = (
-                best[0],
-                chain((candidate for _, candidate in list_neighbours(self.space, best[0])), list_pairs(self.space, best[0])),
-            )
+            neighbours = (candidate for _, candidate in list_neighbours(self.space, best[0]))
+            self._near = best[0], chain(neighbours, list_pairs(self.space, best[0]))
         for candidate in self._near[1]:
             if candidate not in self.tried and candidate not in self.found and allows_candidate(self.requirements, candidate):
                 self.tried.add(candidate)
@@ -283,13 +279,13 @@ class BestFirst:
             self._add(replace(node, bounds=replace(higher, memory=max(node.bounds.memory, figures.memory))))
 
     def _open_group(self, group: SearchNode, work: BlockWork) -> None:
-        """Add the members of a group with the seconds that a micro-batch needs in all stages."""
+        """Add the members of a group with the seconds that a micro-batch needs in all stages, and the bubble."""
         members = []
         for node in group.members:
             candidate = node.candidate
             shares = candidate.size("data") > 1 and SHARING in self.space.zeros
             work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_params=shares)
-            seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
+            seconds = candidate.micro_batches * work_seconds / candidate.size("stage") * self.evaluator.least_slowdown(candidate)
             members.append(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
         if group.kind == "sharing":
             self._add_group("partition", members)

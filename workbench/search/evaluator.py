@@ -110,11 +110,17 @@ class Evaluator:
 
     def bound_divided(self, core: PlanCandidate, micro_batches: int) -> Figures:
         """Bound a core with this number of micro-batches by the bubble of its best schedule."""
-        key = core.size("stage"), micro_batches, self.space.find_layout(core.layout).is_per_stage
-        if key not in self._slowdowns:
-            self._slowdowns[key] = min(map(slowdown_of, self.space.schedules_of(core, micro_batches)), default=1.0)
         bounds = self.bound_core(core).bounds
-        return bounds.with_seconds(bounds.seconds * self._slowdowns[key])
+        return bounds.with_seconds(bounds.seconds * self.least_slowdown(replace(core, micro_batches=micro_batches)))
+
+    def least_slowdown(self, candidate: PlanCandidate) -> float:
+        """`slowdown_of` a candidate or, where its schedule is open, of the best one for its micro-batches."""
+        if candidate.schedule != WHOLE:
+            return slowdown_of(candidate)
+        key = candidate.size("stage"), candidate.micro_batches, self.space.find_layout(candidate.layout).is_per_stage
+        if key not in self._slowdowns:
+            self._slowdowns[key] = min(map(slowdown_of, self.space.schedules_of(candidate, candidate.micro_batches)), default=1.0)
+        return self._slowdowns[key]
 
     def _bound_unlaid(self, core: PlanCandidate) -> Bounded:
         """Bounds that assume that all devices share all work and all arguments evenly."""

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -195,6 +195,7 @@ def _is_numbered(word: str) -> bool:
     return template(word) != word
 
 
+@lru_cache(maxsize=65536)  # a search traces the same scopes for every number of micro-batches
 def block_path(scope: str, common: int = 0) -> str:
     """The block of a scope: up to its first number, else its first word after the `common` ones.
 
