@@ -1,6 +1,7 @@
 """Diagnose a pipeline: memory, balance, bubble and engine differences, with edits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from workbench.core.derived_value_cache import cache_with_program
@@ -49,12 +50,10 @@ def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
 
 def _diagnose_no_partition(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
     edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
-    try:
+    with suppress(WorkbenchError):  # not traceable: no edit of the pipeline helps
         most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
         edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
-    except WorkbenchError:
-        pass  # not traceable: no edit of the pipeline helps
-    edits = [*(edit for edit in edits if _can_be_partitioned(plan, edit)), SetPipeline(None, "no pipeline")]
+    edits = [*_accepted_edits(plan, edits, _verify_stages), SetPipeline(None, "no pipeline")]
     return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
 
 
@@ -74,17 +73,8 @@ def _diagnose_optimizer(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     edits: list[Edit] = [SetPipeline(None, "no pipeline")]
     remat = spec.remat if spec.remat in ("always", "never") else "always"
     if one_program := _try_replace(spec, engine="spmd", schedule="gpipe", chunks=1, boundaries=(), remat=remat):
-        edit = SetPipeline(one_program, "one program for all stages")
-        edits = [edit, *edits] if _can_be_one_program(plan, edit) else edits
+        edits = [*_accepted_edits(plan, [SetPipeline(one_program, "one program for all stages")], as_spmd_program), *edits]
     yield Diagnostic("not run in stages", "pipeline", f"The figures are valid, but a run is refused. {problem}", tuple(edits))
-
-
-def _can_be_one_program(plan: Plan, edit: SetPipeline) -> bool:
-    try:
-        as_spmd_program(apply_edit(plan, edit))
-    except WorkbenchError:
-        return False
-    return True
 
 
 @cache_with_program(1)
@@ -97,13 +87,18 @@ def _optimizer_problem(program: Program) -> str:
     return ""
 
 
-def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
-    try:
-        after = apply_edit(plan, edit)
-        verify_partition(after.program, spec_of(after))
-    except WorkbenchError:
-        return False
-    return True
+def _accepted_edits(plan: Plan, edits: Iterable[Edit], check: Callable[[Plan], object]) -> list[Edit]:
+    """Return the edits that apply to the plan and after which `check` raises no error."""
+    accepted = []
+    for edit in edits:
+        with suppress(WorkbenchError):
+            check(apply_edit(plan, edit))
+            accepted.append(edit)
+    return accepted
+
+
+def _verify_stages(plan: Plan) -> None:
+    verify_partition(plan.program, spec_of(plan))
 
 
 def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
@@ -157,8 +152,7 @@ def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
         return
     message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it is better only with several virtual stages on each device."
     two = _try_replace(spec, chunks=2, boundaries=())
-    edits = [SetPipeline(two, "2 chunks a stage")] if two is not None else []
-    edits = [edit for edit in edits if _can_be_partitioned(plan, edit)]
+    edits = _accepted_edits(plan, [SetPipeline(two, "2 chunks a stage")] if two is not None else [], _verify_stages)
     if not edits:
         most = len(program_blocks(plan.program, spec.micro_batches))
         why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "
@@ -251,21 +245,16 @@ def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> Pi
         *range(count_wanted, min(4 * count_wanted, MAX_COUNT) + 1),
         *range(min(count_wanted, MAX_COUNT) - 1, spec.micro_batches, -1),
     ):
-        other = _try_replace(spec, micro_batches=count)
-        try:
+        with suppress(WorkbenchError):
             plan_input_splits(plan.program, count)
-        except WorkbenchError:
-            continue
-        if other is not None:
-            return other
+            return replace(spec, micro_batches=count)
     return None
 
 
 def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
-    try:
+    with suppress(WorkbenchError):
         return replace(spec, **changes)  # type: ignore[arg-type]
-    except WorkbenchError:
-        return None
+    return None
 
 
 def _diagnose_recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
