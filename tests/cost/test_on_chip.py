@@ -50,6 +50,13 @@ def test_what_waits_for_longer_than_copying_it_is_worth_goes():
     assert chip(seconds=100.0).select_kept([waiting, TOO_LARGE]) == [False, False]
 
 
+def test_what_waits_for_long_stays_in_the_room_that_is_left_unless_far_more_is_alive():
+    busy, waiting = Interval(0, (3, 5), 65 * MIB, (0,)), Interval(0, (0, 9), 45 * MIB, (0,))
+    assert chip(seconds=1000.0).select_kept([waiting, busy._replace(places=(3, 4), kernels=(1,))]) == [True, False]
+    assert chip(seconds=0.001).select_kept([busy, waiting]) == [True, False]
+    assert chip(seconds=1000.0).select_kept([waiting, TOO_LARGE]) == [False, False]
+
+
 def test_what_only_busy_products_read_gains_nothing_there():
     assert chip().select_kept([Interval(0, (0, 1), MIB, (1,)), TOO_LARGE]) == [False, False]
 

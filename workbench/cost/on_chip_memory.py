@@ -25,6 +25,7 @@ _GRANULES = int(tuned("on_chip_granules"))
 _SHARE = tuned("on_chip_share")
 _LARGEST = tuned("on_chip_largest")
 _LONGEST_GAP = int(tuned("on_chip_longest_gap"))
+_CROWDED = tuned("on_chip_crowded")
 _BOTH_ENDS = 2
 Seconds = NDArray[np.float64]
 
@@ -57,11 +58,12 @@ class OnChip:
 
     def select_kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
         """Return whether each interval stays on the chip; all do if they fit at once (peak `most`, if known)."""
-        if (self.peak_bytes(intervals) if most is None else most) <= self.capacity:
+        peak = self.peak_bytes(intervals) if most is None else most
+        if peak <= self.capacity:
             return [True] * len(intervals)
         is_kept = [False] * len(intervals)
         occupied = np.zeros(len(self.begins), dtype=np.int64)
-        for number in self._rank_intervals(intervals):
+        for number in self._rank_intervals(intervals, is_crowded=peak > _CROWDED * self.capacity):
             interval = intervals[number]
             life = occupied[interval.places[0] : self._last_position(interval) + 1]
             if life.max(initial=0) + interval.bytes <= self.capacity:
@@ -77,14 +79,16 @@ class OnChip:
             changes[self._last_position(interval) + 1] -= interval.bytes
         return int(changes.cumsum().max(initial=0))
 
-    def _rank_intervals(self, intervals: Sequence[Interval]) -> list[int]:
+    def _rank_intervals(self, intervals: Sequence[Interval], *, is_crowded: bool) -> list[int]:
+        """Rank by worth; values with long gaps come last, and are evicted for prefetched copies if the memory `is_crowded`."""
         smallest = self.capacity // _GRANULES
-        worth = {
-            i: self._worth(interval)
+        ranks = {
+            i: (self._is_never_alone(interval), self._worth(interval))
             for i, interval in enumerate(intervals)
-            if smallest <= interval.bytes <= _LARGEST * self.capacity and self._is_never_alone(interval)
+            if smallest <= interval.bytes <= _LARGEST * self.capacity
         }
-        return sorted((i for i in worth if worth[i] > 0), key=lambda i: -worth[i])
+        placed = (i for i, (is_never_alone, worth) in ranks.items() if worth > 0 and (is_never_alone or not is_crowded))
+        return sorted(placed, key=ranks.__getitem__, reverse=True)
 
     def _worth(self, each: Interval) -> float:
         copied = each.bytes * self.copying
