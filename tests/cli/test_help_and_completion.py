@@ -50,6 +50,12 @@ def test_every_help_has_examples_that_parse(parser):
         assert callable(options.command), example
 
 
+def test_the_notes_on_the_first_examples_begin_in_one_column():
+    notes = re.findall(r"^(  workbench .{40,46}?  +|  {20,})(?=[a-z])", make_parser().format_help().partition("examples:")[2], re.MULTILINE)
+    assert len(notes) > 10
+    assert {len(space) for space in notes} == {60}
+
+
 def test_the_reference_lists_every_deprecated_name():
     listed = (
         (Path(__file__).parents[2] / "docs" / "reference" / "documents.md").read_text(encoding="utf-8").partition("## Deprecated names")[2]

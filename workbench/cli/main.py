@@ -48,7 +48,7 @@ def _say_first_phase(options: Namespace) -> None:
     `serve` prints its own phases: its process imports no JAX.
     """
     if (within := getattr(options, "within", None)) is not None:
-        print(f"Loading JAX, then tracing; the search ends {within:,.0f} s from now at the latest.", file=sys.stderr, flush=True)
+        print(f"Loading JAX, then tracing; both count towards the {within:,.0f} s of the search.", file=sys.stderr, flush=True)
 
 
 def _warn_if_untested() -> None:
