@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_TWO_DIGITS = 100  # from here on integers have at least two digits
+_TWO_DIGITS = 99.5  # from here on numbers are shown as integers, which have more than two digits
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?"
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
@@ -154,8 +154,8 @@ def format_figure(value: float, unit: str) -> str:
 def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
     """Format two ends with two digits each, and one unit if shared; `show` formats a number with its unit.
 
-    >>> format_range(72.9e9, 85.5e9, format_bytes), format_range(8.7e-4, 1.44e-3, format_seconds)
-    ('68 to 80 GiB', '870 µs to 1.4 ms')
+    >>> format_range(72.9e9, 85.5e9, format_bytes), format_range(8.7e-4, 1.44e-3, format_seconds), format_range(99.7, 178, format_seconds)
+    ('68 to 80 GiB', '870 µs to 1.4 ms', '100 to 178 s')
     """
     begin, end = (_round_to_two_digits(*show(value).split(" ", 1)) for value in (low, high))
     return f"{begin[0] if begin[1] == end[1] else ' '.join(begin)} to {' '.join(end)}".rstrip()
@@ -163,7 +163,7 @@ def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
 
 def _round_to_two_digits(number: str, unit: str = "") -> tuple[str, str]:
     value = float(number.replace(",", ""))
-    return (f"{value:.2g}" if value < _TWO_DIGITS else number), unit
+    return f"{value:.2g}" if value < _TWO_DIGITS else f"{value:,.0f}", unit
 
 
 def format_seconds(seconds: float) -> str:

@@ -223,7 +223,7 @@ def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], 
         if not is_meant(tensor) or not tensor.shape or {*axes} <= {*before.axes}:
             continue
         for axis in axes:
-            after = _split(plan, tensor, after, axis)
+            after = _split(plan, tensor, after, axis, axes)
         if after == before:
             whole.append(tensor)
         else:
@@ -231,8 +231,12 @@ def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], 
     return shardings, whole
 
 
-def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str) -> Sharding:
-    """The sharding with one more axis on the largest divisible dimension, unsharded first, stacked layers last."""
+def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str, axes: Sequence[str]) -> Sharding:
+    """The sharding with one more of the axes, on the largest divisible dimension, unsharded first, stacked layers last.
+
+    All axes go to one dimension if they divide it: a gradient whose dimensions were split by different axes, of which each also splits
+    its examples or tokens, would make XLA gather activations along one of them.
+    """
     parts, avoid = plan.mesh[axis], dims_without_dots(plan.program)
     local = sharding.local_shape(tensor.shape, plan.mesh)
     fitting = [i for i, size in enumerate(local) if size % parts == 0]
@@ -240,7 +244,8 @@ def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str) -> Shardin
         fitting = [i for i, size in enumerate(local) if size >= parts]
     if axis in sharding.axes or not fitting:
         return sharding
-    at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, not sharding.dims[i], tensor.shape[i], -i))
+    begun = [bool({*axes} & {*(used or ())}) for used in sharding.dims]
+    at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, begun[i], not sharding.dims[i], tensor.shape[i], -i))
     return with_shards(sharding, at, axis)
 
 

@@ -22,6 +22,7 @@ MOST_STAGES = 32
 LEAST_CONTEXT = 1 << 13  # tokens of a sequence on a device under context parallelism; shorter ones need none
 MOST_TENSOR = 16
 MOST_MICRO_TOKENS = 1 << 15  # per replica; larger micro-batches are no faster
+STREAM = 5  # values as wide as the residual stream that a layer keeps for each token
 KEPT_SCORES = 3  # copies of the attention scores that a layer without a fused kernel keeps
 SCORE_TRAFFIC = 105  # bytes of memory traffic of such a layer per score, forward and backward, mostly in float32
 SLACK = 1.08  # outlines up to this multiple of the device memory are still planned
@@ -53,6 +54,13 @@ class ParallelLayout:
     def replicas(self) -> int:
         """Devices that hold the same dense weights before ZeRO."""
         return self.data * self.expert
+
+    @property
+    def is_sequence_parallel(self) -> bool:
+        """Whether tokens between blocks are split along the tensor axis. Not beside a context axis: their gradients would then be sums over
+        two axes that split tokens differently, for which XLA gathers activations.
+        """
+        return self.model > 1 and self.context == 1
 
     @property
     def recomputes(self) -> bool:
@@ -219,8 +227,10 @@ class Outliner:
         scores = (
             KEPT_SCORES * architecture.heads * self._longest if architecture.encoder_layers else 0
         )  # the zoo's T5 has no fused attention
-        kept = HALF * tokens * (self._kept_values + scores) / choice.model
-        inputs = HALF * tokens * architecture.d_model / choice.model
+        split = choice.model if choice.is_sequence_parallel else 1
+        stream = STREAM * architecture.d_model
+        kept = HALF * tokens * ((self._kept_values - stream + scores) / choice.model + stream / split)
+        inputs = HALF * tokens * architecture.d_model / split
         in_flight = min(choice.stages, choice.micro_batches)
         layer = kept * layers if not choice.recomputes else inputs * layers + kept
         logits = 6 * tokens * architecture.vocab / choice.model if choice.stages == 1 else 0
@@ -251,7 +261,7 @@ class Outliner:
             architecture.heads * (architecture.d_head + architecture.d_rotary)
             + 2 * (architecture.heads if architecture.kv_rank else architecture.kv_heads) * architecture.d_head
         )
-        return 5 * architecture.d_model + heads + (architecture.gates + 1) * wide
+        return STREAM * architecture.d_model + heads + (architecture.gates + 1) * wide
 
     def _step_seconds(self, choice: ParallelLayout) -> float:
         architecture, chip = self.architecture, self.hardware.chip
