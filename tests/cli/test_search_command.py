@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import time
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -162,12 +161,14 @@ def test_json_has_the_verified_figures_where_they_are_asked_for(capsys):
 
 
 def test_ctrl_c_ends_the_search_and_what_was_found_follows(monkeypatch, capsys):
-    def interrupt_once(shown, state):
+    shown = []
+
+    def interrupt_once(_printer, state):
         if state.best is not None and not shown:
             shown.append(state)
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(search_command._Printer, "show", partial(interrupt_once, []))
+    monkeypatch.setattr(search_command._Printer, "show", interrupt_once)
     before = signal.getsignal(signal.SIGINT)
     assert main([*GPT, "--json"]) == 0
     printed = capsys.readouterr()
