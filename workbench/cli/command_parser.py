@@ -54,6 +54,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
         self._verbs: Any = None
+        self._given: Sequence[str] = ()
         self.set_defaults(command=CommandFunction("command_parser", "print_help"))
         self.set_defaults(parser=self)  # of a chosen verb in place of its command's: the parser that an error is about
 
@@ -68,10 +69,22 @@ class CommandParser(argparse.ArgumentParser):
         """Parse options. For an unknown one, prints the usage of the command it was given to and exits with 2."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            known = [word for action in options.parser._actions for word in action.option_strings]  # noqa: SLF001 - argparse has no other way to them
-            words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(words, known)}")
+            options.parser.error(options.parser.unrecognized(unknown))
         return options
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # as `parse_args`
+        """Parse what is known, and keep what was given for `error`."""
+        self._given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(args, namespace)
+
+    def unrecognized(self, unknown: Sequence[str]) -> str:
+        """That these words are no options of the command, with the option that is most similar to one of them."""
+        words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        return f"unrecognized arguments: {' '.join(unknown)}{_suggestion(words, self._option_strings)}"
+
+    @property
+    def _option_strings(self) -> list[str]:
+        return [word for action in self._actions for word in action.option_strings]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -80,7 +93,11 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{suggestion}")
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage, the error and how to read more; exit with 2."""
+        """Print the usage, the error and how to read more; exit with 2. An unknown option is named before what is missing."""
+        long = (word for word in self._given if word.startswith("--") and word != "--")
+        unknown = [word for word in long if not any(known.startswith(word.partition("=")[0]) for known in self._option_strings)]
+        if unknown and message.startswith("the following arguments are required"):
+            message = f"{self.unrecognized(unknown)}; {message}"
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: error: {message}\nFor details: {self.prog} --help\n")
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import shlex
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,5 +97,7 @@ def _next_steps(item: CourseItem, target: Path, notebook: Path | None) -> list[s
     exercise = target / "exercise.json"
     steps = [f"{item.title} is in {target}. To open it:"]
     steps += [f"jupyter lab {shlex.quote(str(notebook))}"] if notebook else []
-    steps += [f"workbench serve --exercise {shlex.quote(str(exercise))}"] if exercise.exists() else []
+    if exercise.exists():
+        steps += [] if find_spec("panel") else [f"{install_command('app')}, and then"]
+        steps += [f"workbench serve --exercise {shlex.quote(str(exercise))}"]
     return steps if notebook else [*steps, f"as a notebook: {install_command('lab')}, then copy it again"]

@@ -186,7 +186,7 @@ def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool
     tokens = max(DEFAULT_BATCH_TOKENS, devices * seq) if batch is None else parse_amount("batch", batch, MOST_TOKENS)
     sequences = _round_sequences(tokens / seq, devices, ANY_POWER if batch is None else NEAR_POWER)
     if batch is None or sequences * seq != tokens:
-        assumed.append(f"a batch of {sequences:,} sequences, {sequences * seq:,} tokens{'; say `--batch`' if batch is None else ''}")
+        assumed.append(f"a batch of {sequences:,} sequences, {sequences * seq:,} tokens{'; set `--batch`' if batch is None else ''}")
     return parse_amount("batch", sequences, MOST_BATCH)
 
 
