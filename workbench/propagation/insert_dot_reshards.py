@@ -78,7 +78,7 @@ def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, bac
     """Gather an FFT's operand along the transformed dimensions.
 
     XLA:TPU multiplies by a matrix instead, and sums the products. The other backends do a complex FFT of three or more dimensions, the
-    last one over all devices, in parts (`fft_handler.cc`).
+    last one over all devices, in parts (`fft_handler.cc`), and gather a complex matrix along its batch too.
     """
     dims = tuple(reader.dims_of(value) or ((),) * len(shape_of(value)) for value in (op.operands[0], op.results[0]))
     batch = fft_batch_rank(op)
@@ -87,6 +87,8 @@ def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, bac
     operand, result = ((*axes[:batch], *((),) * len(axes[batch:])) for axes in dims)
     if backend.transforms_by_dots:
         op.attributes[_RULE], operand = ir.Attribute.parse(_summing_rule(op, batch)), dims[0]
+    elif len(dims[0]) < _FEWEST_IN_PARTS and _is_complex_transform(op) and any(dims[0][batch:]):
+        operand = result = ((),) * len(dims[0])
     elif len(dims[0]) >= _FEWEST_IN_PARTS and _is_complex_transform(op) and _count_parts(dims[1][-1], mesh) == mesh.size:
         op.attributes[_RULE], operand, result = ir.Attribute.parse(_local_rule(op)), dims[1], dims[1]
     _insert_reshards(op, dims, (operand, result))
