@@ -27,6 +27,10 @@ MESSAGES = [
     (lambda: Mesh("2d:4"), "`2d` is not a valid name of a mesh axis.\n  Try: use at most 64 letters, digits and `_`."),
     (lambda: Mesh("a:2 a:4"), "The mesh has two axes named `a`.\n  Try: give each axis its own name."),
     (lambda: Mesh("a:0"), "Mesh axis `a` has size 0; a size is a whole number from 1.\n  Try: remove the axis."),
+    (
+        lambda: Mesh("data:99999999999999999999"),
+        "Mesh axis `data` has size more than 10**18; a mesh has at most 1,048,576 devices.\n  Try: make the axis smaller.",
+    ),
     (lambda: Mesh("a:2048 b:1024"), "2048 x 1024 = 2,097,152 devices; a mesh has at most 1,048,576.\n  Try: make an axis smaller."),
     (lambda: Mesh("data:4")["dta"], "There is no mesh axis `dta`; there are `data`.\n  Did you mean `data`?"),
     (

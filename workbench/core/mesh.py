@@ -123,9 +123,9 @@ def _parse(text: str) -> tuple[tuple[str, int], ...]:
         name, colon, size = word.partition(":")
         if not word:
             continue
-        if not colon or not re.fullmatch(r"-?\d{1,18}", size):
+        if not colon or not re.fullmatch(r"-?\d+", size):
             raise MeshError(f"`{word[:80]}` is not a mesh axis.", ['write axes as "data:4 model:2"'])
-        pairs.append((name, int(size)))
+        pairs.append((name, int(size.lstrip("0")[:20] or 0)))  # longer numbers are too large too, and `int` refuses thousands of digits
     return tuple(pairs)
 
 
