@@ -36,7 +36,7 @@ class Family:
     read: Mapping[str, list[str]] = field(default_factory=dict)
     derive: Mapping[str, str | int] = field(default_factory=dict)
     set: Mapping[str, Any] = field(default_factory=dict)
-    rules: tuple[Mapping[str, Any], ...] = ()
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stem: tuple[tuple[str | int, ...], ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
 
@@ -213,7 +213,7 @@ class _Reading:
 
     def _apply_rules(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         fixed, biases = dict(self.family.set), list(self.family.set.get("biases", ()))
-        for rule in self.family.rules:
+        for rule in self.family.rules.values():
             if all(self.values.get(key) == value for key, value in rule.get("when", {}).items()):
                 fixed |= rule.get("set", {})
                 biases += rule.get("add", ())
