@@ -42,6 +42,20 @@ def test_state_is_shared_by_all_that_have_the_same_weights():
     assert all(set(each.sharding.axes) == {"data", "context"} for each in moments)
 
 
+def test_axes_are_on_one_dimension_that_their_product_divides_and_gradients_are_summed_over_them_at_once():
+    plan = plan_of(
+        "decoder", "data:4 context:2 model:2", "data_parallel", "context_parallel", "megatron", "zero_3", hardware="2 nodes of 8 A100"
+    )
+    weights = [each for each in plan.report().arguments if each.tensor.path.startswith("params/") and len(each.tensor.shape) > 1]
+    assert all(("data", "context") in each.sharding.dims for each in weights)
+    planned, answered = (
+        sum(each.sent * each.count for each in report.collectives)
+        for report in (plan.report(), analyze(plan, answer=ask_partitioner(plan)))
+    )
+    assert planned == pytest.approx(answered, rel=0.01)
+    assert planned < 1e6  # 1.3e6 with each axis on a dimension of its own
+
+
 def test_dense_state_is_shared_over_the_axis_of_experts_and_that_of_experts_is_not_twice():
     layout = "batch:data+expert; experts:expert"
     report = plan_of("mixture", "data:2 expert:2", "zero_1", layout=layout, hardware="4 A100, eager").report()

@@ -222,8 +222,9 @@ def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], 
         before = after = plan.layout.sharding(tensor)
         if not is_meant(tensor) or not tensor.shape or {*axes} <= {*before.axes}:
             continue
-        for axis in axes:
-            after = _split(plan, tensor, after, axis, axes)
+        missing = [axis for axis in axes if axis not in before.axes]
+        for together in (missing, *([axis] for axis in missing)):
+            after = _split(plan, tensor, after, together)
         if after == before:
             whole.append(tensor)
         else:
@@ -231,25 +232,22 @@ def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], 
     return shardings, whole
 
 
-def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str, axes: Sequence[str]) -> Sharding:
-    """The sharding with one more of the axes, on the largest divisible dimension, unsharded first, stacked layers last.
-
-    All axes go to one dimension if they divide it: a gradient whose dimensions were split by different axes, of which each also splits
-    its examples or tokens, would make XLA gather activations along one of them.
+def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axes: Sequence[str]) -> Sharding:
+    """The sharding with more axes on the largest divisible dimension, unsharded first, stacked layers last: on one, gradients are summed
+    by one collective.
     """
-    parts, avoid = plan.mesh[axis], dims_without_dots(plan.program)
+    parts, avoid = prod(plan.mesh[axis] for axis in axes), dims_without_dots(plan.program)
     local = sharding.local_shape(tensor.shape, plan.mesh)
     fitting = [i for i, size in enumerate(local) if size % parts == 0]
-    if not fitting and plan.pads_shards:
+    if not fitting and plan.pads_shards and len(axes) == 1:
         fitting = [i for i, size in enumerate(local) if size >= parts]
-    if axis in sharding.axes or not fitting:
+    if {*axes} & {*sharding.axes} or not fitting:
         return sharding
-    begun = [bool({*axes} & {*(used or ())}) for used in sharding.dims]
-    at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, begun[i], not sharding.dims[i], tensor.shape[i], -i))
-    return with_shards(sharding, at, axis)
+    at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, not sharding.dims[i], tensor.shape[i], -i))
+    return with_shards(sharding, at, *axes)
 
 
-def with_shards(sharding: Sharding, at: int, axis: str) -> Sharding:
-    """The sharding with one more axis on a dimension, at the priority of shards."""
+def with_shards(sharding: Sharding, at: int, *axes: str) -> Sharding:
+    """The sharding with more axes on a dimension, at the priority of shards."""
     priorities = tuple(SHARD_PRIORITY if i == at else sharding.priority(i) for i in range(len(sharding.dims)))
-    return Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
+    return Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), *axes)).dims, priorities=priorities)

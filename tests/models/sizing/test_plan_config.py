@@ -244,6 +244,7 @@ def test_what_the_zoo_s_program_does_otherwise_is_said_with_its_parameters(name)
         ParallelLayout(2, 1, 2, 2, "zero_1", micro_batches=16),
         ParallelLayout(1, 1, 4, 2, "", "full", micro_batches=32),
         ParallelLayout(2, 1, 1, 1, "zero_3", micro_batches=4, context=4),
+        ParallelLayout(2, 1, 2, 1, "zero_3", micro_batches=4, context=2),
         ParallelLayout(1, 1, 2, 1, "", "full", micro_batches=8, context=4),
     ],
     ids=str,

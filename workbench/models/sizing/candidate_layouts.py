@@ -22,8 +22,8 @@ MOST_STAGES = 32
 LEAST_CONTEXT = 1 << 13  # tokens of a sequence on a device under context parallelism; shorter ones need none
 MOST_TENSOR = 16
 MOST_MICRO_TOKENS = 1 << 15  # per replica; larger micro-batches are no faster
-STREAM = 5  # values as wide as the residual stream that a layer keeps for each token
 KEPT_SCORES = 3  # copies of the attention scores that a layer without a fused kernel keeps
+STREAM_VALUES = 5  # as wide as the stream that such a layer keeps for its backward pass
 SCORE_TRAFFIC = 105  # bytes of memory traffic of such a layer per score, forward and backward, mostly in float32
 SLACK = 1.08  # outlines up to this multiple of the device memory are still planned
 REACHED = 0.62  # share of the peak that the products of a training step reach
@@ -56,15 +56,17 @@ class ParallelLayout:
         return self.data * self.expert
 
     @property
-    def is_sequence_parallel(self) -> bool:
-        """Whether tokens between blocks are split along the tensor axis. Not beside a context axis: their gradients would then be sums over
-        two axes that split tokens differently, for which XLA gathers activations.
-        """
-        return self.model > 1 and self.context == 1
-
-    @property
     def recomputes(self) -> bool:
         return self.recompute == "full"
+
+    @property
+    def splits_stream(self) -> bool:
+        """Whether tensor parallelism splits the tokens between its products (Korthikanti et al. 2022).
+
+        Not where ZeRO 3 and context parallelism are combined: with the tokens of the stream on two axes, those of the products on one, and
+        gradients on a third, the partitioner gathers the examples instead of summing gradients.
+        """
+        return self.model > 1 and not (self.context > 1 and self.zero == ZERO_3)
 
     @property
     def mesh(self) -> str:
@@ -227,10 +229,8 @@ class Outliner:
         scores = (
             KEPT_SCORES * architecture.heads * self._longest if architecture.encoder_layers else 0
         )  # the zoo's T5 has no fused attention
-        split = choice.model if choice.is_sequence_parallel else 1
-        stream = STREAM * architecture.d_model
-        kept = HALF * tokens * ((self._kept_values - stream + scores) / choice.model + stream / split)
-        inputs = HALF * tokens * architecture.d_model / split
+        inputs = HALF * tokens * architecture.d_model / (choice.model if choice.splits_stream else 1)
+        kept = STREAM_VALUES * inputs + HALF * tokens * (self._wide_values + scores) / choice.model
         in_flight = min(choice.stages, choice.micro_batches)
         layer = kept * layers if not choice.recomputes else inputs * layers + kept
         logits = 6 * tokens * architecture.vocab / choice.model if choice.stages == 1 else 0
@@ -250,8 +250,8 @@ class Outliner:
         return max(self.architecture.source, self.workload.seq)
 
     @cached_property
-    def _kept_values(self) -> float:
-        """Values per token that a layer keeps for its backward pass with `kernels` recomputed."""
+    def _wide_values(self) -> float:
+        """Values per token, besides those as wide as the stream, that a layer keeps for its backward pass with `kernels` recomputed."""
         architecture = self.architecture
         wide = max(
             architecture.d_ff if architecture.dense_layers or not architecture.experts else 0,
@@ -261,7 +261,7 @@ class Outliner:
             architecture.heads * (architecture.d_head + architecture.d_rotary)
             + 2 * (architecture.heads if architecture.kv_rank else architecture.kv_heads) * architecture.d_head
         )
-        return STREAM * architecture.d_model + heads + (architecture.gates + 1) * wide
+        return heads + (architecture.gates + 1) * wide
 
     def _step_seconds(self, choice: ParallelLayout) -> float:
         architecture, chip = self.architecture, self.hardware.chip

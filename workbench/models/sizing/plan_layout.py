@@ -54,7 +54,7 @@ class LayoutPlanner:
         name = f"{self.question.name} on {hardware}"
         plan = self.plan_class(self.program(choice.recompute, choice.model), mesh or "data:1", "", name, hardware, pipeline=pipeline)
         plan = apply_recipes(plan, _recipes_of(choice, decodes))
-        return _with_sequence_parallel(plan) if choice.is_sequence_parallel and not decodes else plan
+        return plan if decodes or not choice.splits_stream else _with_sequence_parallel(plan)
 
     def evaluate(self, choice: ParallelLayout, hardware: Hardware) -> "PlannedLayout":
         """Return the layout with the planner's figures. Raises `WorkbenchError` if it is refused."""
