@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.team_world import document
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError
+from workbench.team.actions.comparison import _front
 from workbench.team.actions.schemas import make_cursor
 from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan
@@ -173,6 +174,26 @@ def test_plans_side_by_side(world):
     assert len(found["front"]) == 3
     assert any(each["is_best"] for each in found["front"])
     assert found["measured"] == []
+
+
+def test_the_front_compares_every_plan_in_one_tier():
+    """A plan that is only predicted must not beat those that were compiled or measured: its prediction is compared with theirs."""
+    planned = [
+        {"step_seconds": 2.0, "peak_bytes": 9.0},
+        {"step_seconds": 1.0, "peak_bytes": 10.0},
+        {"step_seconds": 3.0, "peak_bytes": 12.0},
+    ]
+    surer = [{"compiled": {"step_seconds": 20.0, "peak_bytes": 99.0}}, {"measured": {"step_seconds": 30.0}}, {}]
+    figures = [{"planned": figure, **more} for figure, more in zip(planned, surer, strict=True)]
+    front = _front("abc", figures)
+    assert [(point.step_seconds, point.peak_bytes, point.is_best) for point in front] == [
+        (2.0, 9.0, True),
+        (1.0, 10.0, True),
+        (3.0, 12.0, False),
+    ]
+    assert all(point.tiers == ["planned", "planned"] for point in front)
+    [whole, other] = _front("ab", [{**figures[0]}, {**figures[1], "compiled": {"step_seconds": 10.0, "peak_bytes": 50.0}}])
+    assert (whole.tiers, other.step_seconds, other.is_best, whole.is_best) == (["compiled", "compiled"], 10.0, True, False)
 
 
 @pytest.mark.parametrize("plans", ["", "{entry}", "{entry}," * 11, "{entry},{foreign}", "{entry},../x"])

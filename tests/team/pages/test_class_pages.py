@@ -90,6 +90,9 @@ def test_what_is_no_exercise_is_said_where_it_was_typed(week):
 def test_a_student_sees_assignments_and_nothing_else_of_the_project(week):
     assert week.clients["stu"].get("/p/vision/").headers["Location"] == HERE
     assert "2 assignments" in week.text("stu", "/")
+    home = week.clients["stu"].get("/").text
+    assert "<h1>Assignments</h1>" in home
+    assert f'href="{HERE}/{week.id}">Begin' in home, "the page of an assignment for groups asks with whom"
     page = week.clients["stu"].get(HERE).text
     assert "not begun" in read_page(page).text
     tabs = [each.get("href") for each in read_page(page).of("a") if str(each.get("href")).startswith("/p/vision/")]

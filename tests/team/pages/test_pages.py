@@ -121,6 +121,8 @@ def test_the_first_page_says_what_needs_attention_and_begins_a_plan(clients):
 def test_the_first_page_of_a_student_is_the_assignments(clients):
     text = read_page(clients["stu"].get("/").text).text
     assert "Assignments Week 3 Vision, until Saturday, 30 June 2040" in text
+    assert text.count("30 June 2040") == 1, "the time left is not the date again"
+    assert "Continue with Week 3" in text
     assert "My jobs" not in text
     assert "New plan" not in text
 

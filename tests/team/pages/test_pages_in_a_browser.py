@@ -76,6 +76,25 @@ def test_every_page_can_be_used_by_everyone_light_and_dark(visit, world, pytestc
     assert {path: each for path, each in found.items() if each} == {}
 
 
+SMALLEST = 11  # pixels
+SMALL = """least => [...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() && !each.closest('.sr') &&
+  [...each.childNodes].some((part) => part.nodeType === 3 && part.data.trim())).filter((each) => {
+    const box = each.ownerSVGElement && each.ownerSVGElement.viewBox.baseVal;
+    const scale = box && box.width ? each.ownerSVGElement.getBoundingClientRect().width / box.width : 1;
+    return parseFloat(getComputedStyle(each).fontSize) * scale < least - 0.05;
+  }).map((each) => each.outerHTML.slice(0, 99))"""
+
+
+def test_no_text_is_too_small_to_read_at_any_width(visit, world, pytestconfig):
+    """The text of a chart shrinks with the chart, so its size is measured on the screen."""
+    charts = ("ada", project_pages(world)["comparison"])
+    for who, path in {*share_of(pytestconfig, everything(world), 5), charts, ("ada", "/")}:
+        page = visit(who, path)
+        for width in (360, 640, 900, 1024, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(SMALL, SMALLEST) == [], (path, width)
+
+
 def test_a_phone_shows_every_page_in_its_width_with_targets_for_a_finger(visit, world, pytestconfig):
     """Buttons, fields and sections are large; a link within a text is as high as its line."""
     visit("ada", "/").set_viewport_size(PHONE)

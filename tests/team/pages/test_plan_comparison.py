@@ -72,6 +72,11 @@ def test_pictures_have_the_letters_of_the_columns():
     assert [(each.letter, each.across, each.up) for each in compared.predicted_by_measured] == [("A", 2.0, 3.0)]
 
 
+def test_the_tiers_of_the_front_are_named_as_in_the_rows():
+    front = [{**point, "tiers": ["planned", "compiled"]} for point in answer()["front"]]
+    assert read_comparison(answer(front=front)).front_tiers == ("predicted", "compiled")
+
+
 def test_a_figure_of_nothing_has_no_place_on_a_scale():
     front = [{"digest": "a" * 64, "peak_bytes": 0.0, "step_seconds": 1.0, "tiers": [], "is_best": True}]
     assert read_comparison(answer(front=front)).memory_by_time == ()

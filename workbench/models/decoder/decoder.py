@@ -82,7 +82,7 @@ def _core(query: Any, key: Any, value: Any, random: Any, reach: Any, config: Dec
 
 
 def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig, reach: Any = None) -> Any:
-    """Causal attention [batch, seq, kv_heads, q_per_kv, d_head]; with `reach`, of a layer that sees so many tokens.
+    """Causal attention [batch, seq, kv_heads, q_per_kv, d_head]; `reach` is the number of tokens that the layer sees.
 
     Raises `TraceError` for dropout in a ring.
     """

@@ -54,7 +54,7 @@ class FigureRow(Record, frozen=True):
 
 
 class FrontPoint(Record, frozen=True):
-    """Memory and time of a plan; `is_best` marks the Pareto front."""
+    """Memory and time of a plan, in the tiers `tiers`, which all plans share; `is_best` marks the Pareto front."""
 
     digest: Digest
     peak_bytes: float
@@ -163,20 +163,28 @@ def _surest(figures: TierFigures, name: str, tiers: Sequence[str] = TIERS) -> tu
 
 
 def _front(digests: Sequence[str], figures: Sequence[TierFigures]) -> list[FrontPoint]:
+    """Each figure has one tier for all plans: a predicted time must not beat a measured one."""
+    tiers = [_shared_tier(figures, name) for name in ("peak_bytes", "step_seconds")]
     rows = [
-        (digest, _surest(by_tier, "peak_bytes"), _surest(by_tier, "step_seconds")) for digest, by_tier in zip(digests, figures, strict=True)
+        tuple(by_tier.get(tier, {}).get(name) for tier, name in zip(tiers, ("peak_bytes", "step_seconds"), strict=True))
+        for by_tier in figures
     ]
-    points = [(digest, peak, step) for digest, peak, step in rows if peak is not None and step is not None]
+    points = [(digest, (peak, step)) for digest, (peak, step) in zip(digests, rows, strict=True) if peak is not None and step is not None]
     return [
         FrontPoint(
             digest=digest,
-            peak_bytes=peak[0],
-            step_seconds=step[0],
-            tiers=[peak[1], step[1]],
-            is_best=not any(_beats((other_peak[0], other_step[0]), (peak[0], step[0])) for _, other_peak, other_step in points),
+            peak_bytes=point[0],
+            step_seconds=point[1],
+            tiers=tiers,
+            is_best=not any(_beats(other, point) for _, other in points),
         )
-        for digest, peak, step in points
+        for digest, point in points
     ]
+
+
+def _shared_tier(figures: Sequence[TierFigures], name: str) -> str:
+    """Return the most reliable of the tiers in which the most plans have this figure."""
+    return max(TIERS, key=lambda tier: (sum(by_tier.get(tier, {}).get(name) is not None for by_tier in figures), TIERS.index(tier)))
 
 
 def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:

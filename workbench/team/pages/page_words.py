@@ -18,7 +18,11 @@ TIER_MEANINGS = {
     "measured": "seen on devices",
 }
 ENGINE_NAMES = {"here": "this server", "slurm": "Slurm", "ray": "Ray", "kubernetes": "Kubernetes"}
-_AGES = ((60.0, 1.0, "second"), (3600.0, 60.0, "minute"), (86400.0, 3600.0, "hour"), (86400.0 * 30, 86400.0, "day"))
+_DAY = 86400.0  # seconds
+_AGES = (
+    *((60.0, 1.0, "second"), (3600.0, 60.0, "minute"), (_DAY, 3600.0, "hour")),
+    *((_DAY * 30, _DAY, "day"), (_DAY * 365, _DAY * 30.44, "month"), (float("inf"), _DAY * 365.25, "year")),
+)
 _CODE, _TEXT = Markup("<code>{}</code>"), Markup("{}")
 _SOON = 5.0  # seconds
 _TIME = Markup('<time datetime="{}" title="{}">{}</time>')
@@ -126,18 +130,16 @@ def write_question(text: str) -> Markup:
 
 def _age(difference: float) -> str:
     """
-    >>> _age(-7200), _age(86400 * 3), _age(-2)
-    ('2 hours ago', 'in 3 days', 'just now')
+    >>> _age(-7200), _age(86400 * 3), _age(-2), _age(86400 * 100), _age(86400 * -365)
+    ('2 hours ago', 'in 3 days', 'just now', 'in 3 months', '1 year ago')
     """
     size = abs(difference)
     if size < _SOON:
         return "just now"
-    for below, unit, name in _AGES:
-        if size < below:
-            count = int(size / unit + (0 if difference < 0 else 0.5))
-            text = f"{count} {name}{'s' * (count != 1)}"
-            return f"{text} ago" if difference < 0 else f"in {text}"
-    return f"{datetime.fromtimestamp(time.time() + difference, UTC):%d %B %Y}"
+    unit, name = next((unit, name) for below, unit, name in _AGES if size < below)
+    count = max(1, int(size / unit + (0 if difference < 0 else 0.5)))
+    text = f"{count} {name}{'s' * (count != 1)}"
+    return f"{text} ago" if difference < 0 else f"in {text}"
 
 
 PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -54,6 +54,7 @@ class ComparedPlans:
     groups: tuple[ComparedGroup, ...]
     memory_by_time: tuple[ChartPoint, ...]
     predicted_by_measured: tuple[ChartPoint, ...]
+    front_tiers: tuple[str, ...] = ()  # names of the tiers of memory and step time in `memory_by_time`
 
     def only_differences(self) -> tuple[ComparedGroup, ...]:
         """Return the groups without rows that are equal in all plans; figures are kept."""
@@ -70,7 +71,8 @@ def read_comparison(answer: Answer) -> ComparedPlans:
     plans = tuple({"letter": letter, **plan} for letter, plan in zip(ascii_uppercase, answer["plans"], strict=False))
     groups = (("Figures", _figure_rows(answer)), ("Plan", _fact_rows(answer, count)), ("Layout", _statement_rows(answer)))
     all_groups = tuple(ComparedGroup(title, tuple(rows)) for title, rows in groups)
-    return ComparedPlans(plans, tuple(group for group in all_groups if group.rows), *_points(answer, plans))
+    tiers = tuple(TIER_NAMES[tier] for point in answer["front"][:1] for tier in point["tiers"])
+    return ComparedPlans(plans, tuple(group for group in all_groups if group.rows), *_points(answer, plans), tiers)
 
 
 def _points(answer: Answer, plans: Sequence[Answer]) -> tuple[tuple[ChartPoint, ...], tuple[ChartPoint, ...]]:

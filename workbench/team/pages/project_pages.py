@@ -81,10 +81,12 @@ async def _home(handler: PageHandler) -> Values:
     parts = ((_rooms, active), (_jobs, active), (_work, classes))
     rooms, jobs, assigned = await gather(*(gather(*(ask(handler, project) for project in found)) for ask, found in parts))
     found = _latest(jobs, "created")
+    only_student = bool(classes) and not any(project["plans"] or project["rooms"] or not project["personal"] for project in visible)
     return {
+        "title": "Assignments" if only_student else "Projects",
         "projects": projects,
         "assignments": [assignment for part in assigned for assignment in part],
-        "only_student": bool(classes) and not any(project["plans"] or project["rooms"] or not project["personal"] for project in visible),
+        "only_student": only_student,
         "rooms": _latest(rooms, "touched"),
         "jobs": [job for job in found if job["state"] != "failed"],
         "failed": [job for job in found if job["state"] == "failed" and job["ended"] > time() - _WEEK],
