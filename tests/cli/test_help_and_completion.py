@@ -84,7 +84,11 @@ def test_every_command_has_its_function():
         (["report", "--jsn"], "usage: workbench report ", "unrecognized arguments: --jsn (did you mean `--json`?)"),
         (["team", "user", "list", "--jsn"], "usage: workbench team user list ", "unrecognized arguments: --jsn (did you mean `--json`?)"),
         (["fleet", "rnu", "f"], "usage: workbench fleet ", "invalid choice: 'rnu' (did you mean `run`?)"),
-        (["plan", "--sek", "8k"], "usage: workbench plan ", "unrecognized arguments: --sek (did you mean `--seq`?); the following arguments"),
+        (
+            ["plan", "--sek", "8k"],
+            "usage: workbench plan ",
+            "unrecognized arguments: --sek (did you mean `--seq`?); the following arguments",
+        ),
         (["models", "gpt", "tiny", "more"], "usage: workbench models ", "unrecognized arguments: more\n"),
         (["completion", "csh", "--x=1"], "usage: workbench completion ", "invalid choice: 'csh'"),
         (["search", "--until", "never"], "usage: workbench search ", "invalid choice: 'never'; choose from complete, proved"),
