@@ -188,7 +188,7 @@ def _llama(preset: str, seq: int, batch: int, float8: str = "tensorwise", sums: 
 def megatron_plan(
     program: Program, tensor: int, stages: int, replicas: int, micro_batches: int, hardware: str, *, chunks: int = 1, context: int = 1
 ) -> wb.Plan:
-    """Tensor, sequence, pipeline and data parallelism with a distributed optimiser, as Megatron-LM trains."""
+    """Tensor, sequence, pipeline and data parallelism with a distributed optimizer, as Megatron-LM trains."""
     schedule = f"interleaved chunks:{chunks}" if chunks > 1 else "1f1b"
     mesh = " ".join(
         f"{axis}:{size}"

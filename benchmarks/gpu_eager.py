@@ -60,7 +60,7 @@ class _Rotary(torch.autograd.Function):
         return _turn(change.contiguous(), cos, sin, -1.0), None, None
 
 
-_ANNOTATION = "Optimizer.step#"  # spans the kernels of a call of the optimiser
+_ANNOTATION = "Optimizer.step#"  # spans the kernels of a call of the optimizer
 
 
 class Layer(nn.Module):
@@ -108,7 +108,7 @@ class Llama(nn.Module):
 
 
 class Steps:
-    """A model, its optimiser and one batch; `step` enqueues a training step."""
+    """A model, its optimizer and one batch; `step` enqueues a training step."""
 
     def __init__(self, case: Layers, way: str) -> None:
         torch.manual_seed(0)

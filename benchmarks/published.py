@@ -81,7 +81,7 @@ def _stage_layout(row: Row, program: Program, *, first: bool, last: bool) -> str
 
 
 def _update_layout(row: Row, program: Program) -> str:
-    """The model's axis as in the stage; optimiser state split over the replicas along the first dimension that allows it."""
+    """The model's axis as in the stage; optimizer state split over the replicas along the first dimension that allows it."""
     replicas = row.replicas * row.context
     states = split_states(program, replicas) if row.shares_state and replicas > 1 else ()
     return "; ".join([model_rules(program), "replica:data", *states])

@@ -1,4 +1,4 @@
-"""Layouts that published runs have in common: a model split over the axis `model`, the optimiser's state over replicas, and the plans of a
+"""Layouts that published runs have in common: a model split over the axis `model`, the optimizer's state over replicas, and the plans of a
 pipeline stage of a mixture of experts, as Megatron-LM trains it: experts split over the devices that replicate the rest.
 
 A micro-batch of a mixture is one of each replica, `config.batch` sequences, on an axis `expert`; there the gradients of what is replicated

@@ -22,8 +22,8 @@ class Row:
     """One published measurement and the run it is of.
 
     `seconds`, `memory` (bytes) are published, `None` if not. `config.batch` is a micro-batch; `tensor`, `context`, `pipe`, `replicas` are
-    devices for each kind of parallelism; `shares_state`: the optimiser's state is split over the replicas (Megatron-LM's distributed
-    optimiser); `dummies`: Transformer Engine's stand-ins for weight gradients are held; `waits`: no collective is overlapped.
+    devices for each kind of parallelism; `shares_state`: the optimizer's state is split over the replicas (Megatron-LM's distributed
+    optimizer); `dummies`: Transformer Engine's stand-ins for weight gradients are held; `waits`: no collective is overlapped.
     """
 
     table: str
@@ -113,7 +113,7 @@ def b200_rows() -> Iterable[Row]:
 
 def b200_row(name: str, milliseconds: float, gib: float) -> Row:
     """A run by its name there: micro-batches of one sequence of 4,096 tokens unless the name says otherwise (`mbc` of them), distributed
-    optimiser, gradients in float32, the loss one kernel (`cef`), nothing overlapped."""
+    optimizer, gradients in float32, the loss one kernel (`cef`), nothing overlapped."""
     size = {found[1]: int(found[2]) for found in map(_B200_PART.fullmatch, name.split("_")) if found}
     return Row(
         "b200",

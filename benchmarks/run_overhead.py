@@ -1,7 +1,7 @@
 """What the engine costs: its step time over that of the same step written by hand with `jit` and `NamedSharding`s.
 
 A tiny GPT (four layers, Adam) on eight virtual CPU devices, batch on `data:4`, heads and hidden layer on `model:2`. Both compile the
-same loss and optimiser, feed the same batches and wait for every result; they take turns step by step in one process, so that
+same loss and optimizer, feed the same batches and wait for every result; they take turns step by step in one process, so that
 whatever else the machine does falls on both alike. The figure is the ratio of the medians; the goal is 1.02 or less.
 
     python benchmarks/run_overhead.py --quick --json

@@ -21,7 +21,7 @@
 
 The goals: all optima, a hypervolume of 0.995, no violations; a first plan in 1 s, a gap of 0.2 after 5 s, 0.05 after 10 and 0.01 after
 20, the proof after 40, in 60 CPU seconds; in the wide space within 2 % of the best of hours after a minute (`within_2` of 0.02 at most),
-and the optimisers 5 % behind (`ahead` of 0.05 at least); six feasible choices with a `score` of 5.6; 2 states a second, cancelled in 0.2 s,
+and the optimizers 5 % behind (`ahead` of 0.05 at least); six feasible choices with a `score` of 5.6; 2 states a second, cancelled in 0.2 s,
 followed in 2 s; of the
 fastest plans 95 % compiled without running out of memory, peaks within 8 %; of the pairs predicted to differ by more than 5 %, 80 % ran in
 that order.
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="minutes instead of an hour")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.add_argument(
-        "--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the optimisers and the contest; another in each run"
+        "--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the optimizers and the contest; another in each run"
     )
     options = parser.parse_args()
     known = parts(quick=options.quick, seed=options.seed)

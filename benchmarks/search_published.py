@@ -3,7 +3,7 @@
 - Megatron-LM at SC'21: thirty runs of figures 12 to 15, each built as real programs (`published.py`), priced as eager PyTorch on A100. In
   each group `pick` is what the run that is predicted to be the fastest costs over the one that was, and `tau` how alike the orders are
   (Kendall's, 1 is the same).
-- GSPMD on TPU v3: the meshes of its two-dimensional sharding, and its pipelined runs on 256 cores. The optimiser is Adam in place of
+- GSPMD on TPU v3: the meshes of its two-dimensional sharding, and its pipelined runs on 256 cores. The optimizer is Adam in place of
   Adafactor, layers are recomputed whole; only the order is compared.
 - Kuaishou on H800: which of four runs fit.
 """

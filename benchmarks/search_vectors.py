@@ -1,4 +1,4 @@
-"""Candidates of a search as vectors of whole numbers, for optimisers that know nothing of plans.
+"""Candidates of a search as vectors of whole numbers, for optimizers that know nothing of plans.
 
 A vector has a column for each decision that a space leaves open, in the order in which they are decoded:
 

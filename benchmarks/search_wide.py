@@ -1,4 +1,4 @@
-"""A wide space: what a search finds in a minute, beside what it finds in hours, and what general optimisers find in a minute.
+"""A wide space: what a search finds in a minute, beside what it finds in hours, and what general optimizers find in a minute.
 
 GPT-3 175B with Adam, 1,536 examples a step, on 2,048 chips: everything that `workbench search --wide` may choose (meshes with context
 parallelism, two-dimensional layouts, ZeRO, recomputation on all of the stages or on the first of them, micro-batches, ten schedules, and on
@@ -7,15 +7,15 @@ which links each axis of the mesh runs), as many `combinations` as a space then 
 - `ours_60s`: the best step that `find_plans` has after `seconds`, from a cold start, with two worker processes;
 - `ours_long`: the best after `long_s` seconds, stored in `benchmarks/results/search_wide.json` by
   `python benchmarks/search_wide.py --record SECONDS`, of a space of `long_combinations`; `within_2` is how much slower `ours_60s` is;
-- `optuna_60s`, `pymoo_60s`: the best step of Optuna's TPE and of pymoo's NSGA-II (`search_optimisers.py`) in as many seconds, with as many
+- `optuna_60s`, `pymoo_60s`: the best step of Optuna's TPE and of pymoo's NSGA-II (`search_optimizers.py`) in as many seconds, with as many
   worker processes and the same planner; `ahead` is how much slower the better of them is;
 - `*_near_s`: after how many seconds each was within 2 % of the best that is known, of the long run too; `sooner` is how many times as long
-  the first of the optimisers took. Where all find the best within the time, this tells them apart and `ahead` does not;
-- `*_evaluations`: candidates that were planned until then (of the optimisers those too that the planner refused, `*_refused`), `*_plan` the
+  the first of the optimizers took. Where all find the best within the time, this tells them apart and `ahead` does not;
+- `*_evaluations`: candidates that were planned until then (of the optimizers those too that the planner refused, `*_refused`), `*_plan` the
   best with the seconds `*_plan_s` after which it was found, `*_load` the machine's load average at the end; `ours_gap`: by how much
   the best could be beaten at most, as the search knows.
 
-Each runs in a process of its own, one after the other, with nothing left from the one before. The optimisers' clock begins when the space
+Each runs in a process of its own, one after the other, with nothing left from the one before. The optimizers' clock begins when the space
 is there as vectors; ours, before the space is made. Plans must fit into the memory of a chip. What arrives after the time does not count.
 """
 
@@ -34,7 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.search_optimisers import OPTIMISERS, Judge
+from benchmarks.search_optimizers import OPTIMISERS, Judge
 from benchmarks.search_programs import program_of
 from benchmarks.search_vectors import CandidateVectors
 from workbench.engine import open_answerer
@@ -137,7 +137,7 @@ def search_ours(case: WideCase) -> Found:
 
 
 def search_with(name: str, case: WideCase, seed: int) -> Found:
-    """A general optimiser, by the name of its package, in the same space."""
+    """A general optimizer, by the name of its package, in the same space."""
     if find_spec(name) is None:
         return Found(name, case.seconds, missing=f'{name} is not installed: pip install -e ".[bench]"')
     space = case.space()
@@ -219,7 +219,7 @@ def main() -> None:
     )
 
     parser.add_argument("--hardware", help="another, as `256 nodes of 8 A100`")
-    parser.add_argument("--seed", type=int, default=0, help="of the optimisers")
+    parser.add_argument("--seed", type=int, default=0, help="of the optimizers")
     parser.add_argument("--contender", choices=CONTENDERS, help="this one alone, in this process")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -61,7 +61,7 @@ def draw_layout(program: Program, seed: str) -> StatedLayout:
     """A legal layout for the program, drawn by its seed.
 
     First the mesh; then up to three dimensions of the program get rules, and up to four arguments with dimensions overrides, each the first
-    of `TRIES` draws that is legal beside what was drawn before. A parameter's override is its optimiser state's too.
+    of `TRIES` draws that is legal beside what was drawn before. A parameter's override is its optimizer state's too.
     """
     draws = Draws(seed)
     mesh = draws.one_of(MESHES)
@@ -114,13 +114,13 @@ def _propose_override(program: Program, mesh: str, draws: Draws) -> str:
 
 
 def _large(program: Program) -> list[Tensor]:
-    """The arguments that are worth splitting, all but scalars where none is; the optimiser's state lies as its parameters do."""
+    """The arguments that are worth splitting, all but scalars where none is; the optimizer's state lies as its parameters do."""
     arguments = [each for each in program.arguments if each.shape and each.role is not Role.OPTIMIZER_STATE]
     return [each for each in arguments if each.elements >= SMALL] or arguments
 
 
 def _pattern(tensor: Tensor) -> str:
-    """Of a parameter, its path below the root: what the optimiser keeps of it has a path that ends so."""
+    """Of a parameter, its path below the root: what the optimizer keeps of it has a path that ends so."""
     return tensor.path.partition("/")[2] or tensor.path if tensor.role is Role.PARAMETER else tensor.path
 
 

@@ -1,4 +1,4 @@
-"""Train steps of one's own and what is asked of them: several losses and optimisers, environments, auxiliary values, rare optimisers."""
+"""Train steps of one's own and what is asked of them: several losses and optimizers, environments, auxiliary values, rare optimizers."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def dense(params, x):
 
 
 def actor_critic():
-    """Two models with an optimiser each, two losses, environments that are scanned over and carried, keys."""
+    """Two models with an optimizer each, two losses, environments that are scanned over and carried, keys."""
 
     def make(key):
         def params(key, out):

@@ -42,7 +42,7 @@ CASES = [
     *(("mixture", (("preset", "tiny-top2"),), mesh, layout) for mesh, layout in TOP2_LAYOUTS),
 ]
 """(model, its arguments, mesh, layout); the unrolled and the rematerialised form on some layouts too, GSPMD's wide model in two dimensions,
-and the mixture of GShard. AmoebaNet takes a minute to compile, and the first update of its optimiser is the sign of the gradient: what it
+and the mixture of GShard. AmoebaNet takes a minute to compile, and the first update of its optimizer is the sign of the gradient: what it
 computes is tested beside its pipelines."""
 
 

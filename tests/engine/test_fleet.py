@@ -97,7 +97,7 @@ def _own(run: FleetRun):
 
 
 def test_a_layer_that_does_not_fit_is_named_with_its_sizes():
-    with pytest.raises(FleetError, match=r"Layer `layer_0` alone takes .* of parameters, gradients and optimiser state"):
+    with pytest.raises(FleetError, match=r"Layer `layer_0` alone takes .* of parameters, gradients and optimizer state"):
         FleetRun(Fleet((FleetModel("sgd", programs()["sgd"]),), devices=1, memory=2000))
 
 

@@ -1,4 +1,4 @@
-"""The optimiser's state in the host's memory, as it runs on virtual devices and as libtpu compiles it."""
+"""The optimizer's state in the host's memory, as it runs on virtual devices and as libtpu compiles it."""
 
 import jax
 import jax.numpy as jnp

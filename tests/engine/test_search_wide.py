@@ -1,4 +1,4 @@
-"""What the benchmark of a wide space counts, and that its optimisers look at nothing but candidates of the space."""
+"""What the benchmark of a wide space counts, and that its optimizers look at nothing but candidates of the space."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from benchmarks import search_wide
-from benchmarks.search_optimisers import BATCH, OPTIMISERS, POPULATION, REFUSED, Judge, Score
+from benchmarks.search_optimizers import BATCH, OPTIMISERS, POPULATION, REFUSED, Judge, Score
 from benchmarks.search_vectors import CandidateVectors
 from benchmarks.search_wide import CASES, Found, compare, read_found, search_with
 from tests.support.searches import candidate_on

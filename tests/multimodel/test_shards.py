@@ -52,7 +52,7 @@ def test_what_was_measured_counts_more_than_the_estimate():
     [
         (
             lambda: greedy_shards([Layer("embed", resident=90 << 20, residuals=10 << 20)], [Room(100 << 20, 0.05)]),
-            "Layer `embed` alone takes 100 MiB (90.0 MiB of parameters, gradients and optimiser state, 10.0 MiB of activations); "
+            "Layer `embed` alone takes 100 MiB (90.0 MiB of parameters, gradients and optimizer state, 10.0 MiB of activations); "
             "a device has 95.0 MiB: 100 MiB less 5% for the buffer.",
         ),
         (

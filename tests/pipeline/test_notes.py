@@ -210,7 +210,7 @@ def test_an_optimizer_that_stages_cannot_run_is_told_before_the_run(optimizer):
     plan = Plan(build("decoder", optimizer=optimizer), "stage:2", pipeline="stages:2 micro_batches:4")
     found = note(plan.report(), "not run in stages")
     assert found.message.startswith(
-        "The figures are valid, but a run is refused. The optimiser of decoder tiny does not treat each element"
+        "The figures are valid, but a run is refused. The optimizer of decoder tiny does not treat each element"
     )
     assert [str(edit) for edit in found.edits] == ["one program for all stages", "no pipeline"]
     for edit in found.edits:

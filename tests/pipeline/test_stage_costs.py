@@ -272,7 +272,7 @@ def test_constraints_on_layers_in_a_loop_reach_the_stages():
 
 
 def test_the_first_stage_of_zero_costs_blocks_nothing():
-    """Where the optimiser's state lies, no block can tell: its costs are found in the cache."""
+    """Where the optimizer's state lies, no block can tell: its costs are found in the cache."""
     plan = Plan(gpt.build(layers=4), "stage:2 data:4", pipeline="stages:2 micro_batches:2").recipe("data_parallel")
     shared = plan.recipe("zero_1")
     assert make_stage_context(staged_program(plan)) == make_stage_context(staged_program(shared))

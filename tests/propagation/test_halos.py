@@ -145,7 +145,7 @@ def test_an_operation_without_a_rule_is_named():
 
 
 def test_a_convolution_that_is_taken_apart_as_a_product_is_counted():
-    """One by one: the gradient of its kernel, cut as the optimiser's state is (ZeRO), sums over the batch."""
+    """One by one: the gradient of its kernel, cut as the optimizer's state is (ZeRO), sums over the batch."""
     shapes, dims = (spec(8, 16, 16, 8), spec(1, 1, 8, 8)), {"x": "n h w c", "w": "_ _ i o"}
     report = Plan(trace(gradients(one_by_one), *shapes, dims=dims), MESH, "n:a; w=[-, -, a, -]").report()
     assert "not counted" not in {each.kind for each in report.diagnostics}

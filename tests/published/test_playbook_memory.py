@@ -25,7 +25,7 @@ HEADS = {4096: 32, 8192: 64}
 KEY = 16
 """Bytes of a layer's random key, by which its masks are drawn again: kept, and not counted by the source."""
 MEMORY = {0: (15, 15, 60), 1: (15, 15, 7.5), 2: (15, 1.875, 7.5), 3: (1.875, 1.875, 7.5)}
-"""GiB of parameters, gradients, optimiser state by the stage of ZeRO: 8B over 8 devices. The source rounds 8.03e9 parameters to 8.05e9."""
+"""GiB of parameters, gradients, optimizer state by the stage of ZeRO: 8B over 8 devices. The source rounds 8.03e9 parameters to 8.05e9."""
 
 
 def _sharded(program: wb.Program, stage: int) -> Report:

@@ -12,7 +12,7 @@ def test_recipes_are_listed_with_what_speaks_against_each(capsys):
     assert main(["recipe", *MNIST]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "data_parallel 1 edit examples sharded; weights replicated" in printed
-    assert "zero_1 no ZeRO 1 shards the optimiser's state, but `mnist` has none." in printed
+    assert "zero_1 no ZeRO 1 shards the optimizer's state, but `mnist` has none." in printed
     assert "`params/b2` (40 B) stays whole: `data` (4) divides none of its dimensions" in printed
 
 

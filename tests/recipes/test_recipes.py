@@ -369,7 +369,7 @@ REFUSED = [
     ),
     (
         ("mnist", "data:4", "zero_1"),
-        "ZeRO 1 shards the optimiser's state, but `mnist` has none.",
+        "ZeRO 1 shards the optimizer's state, but `mnist` has none.",
     ),
     (
         ("decoder", "data:8", "megatron"),

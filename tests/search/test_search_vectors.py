@@ -1,4 +1,4 @@
-"""Vectors for general optimisers: each is a candidate of its space, and each candidate has one."""
+"""Vectors for general optimizers: each is a candidate of its space, and each candidate has one."""
 
 import random
 from functools import cache

@@ -1,4 +1,4 @@
-"""Programs of a search traced in several ways: optimiser's state in the host's memory, never in pipelines, with bounds that hold."""
+"""Programs of a search traced in several ways: optimizer's state in the host's memory, never in pipelines, with bounds that hold."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_a_wide_search_offloads_where_the_program_allows_it():
     assert make_space(gpt(), wide=True, remats=("none",)).offloads == OFFLOADS
     assert make_space(gpt(), remats=("none",)).offloads == ("nothing",)
     assert make_space(Plan(build("mnist"), "", hardware=HARDWARE), wide=True).offloads == ("nothing",)
-    with pytest.raises(OffloadError, match="The optimiser of `mnist` keeps only scalars as state"):
+    with pytest.raises(OffloadError, match="The optimizer of `mnist` keeps only scalars as state"):
         make_space(Plan(build("mnist"), "", hardware=HARDWARE), offloads=OFFLOADS)
     with pytest.raises(SearchError) as caught:
         make_space(gpt(), offloads=("weights",))

@@ -1,4 +1,4 @@
-"""Small models of different shapes, optimisers and data order, and what each is when it is trained alone."""
+"""Small models of different shapes, optimizers and data order, and what each is when it is trained alone."""
 
 import functools
 

@@ -272,7 +272,7 @@ def test_a_forward_pass_computes_in_another_type_and_returns_its_own():
     changed = variant(forward(), precision="bfloat16")
     assert {each.dtype for each in changed.arguments} == {each.dtype for each in changed.results} == {"float32"}
     assert {each.dtype for each in changed.operations if each.kind == "dot_general"} == {"bfloat16"}
-    with pytest.raises(PrecisionError, match="no optimiser"):
+    with pytest.raises(PrecisionError, match="no optimizer"):
         variant(forward(), precision="moments=float32")
 
 

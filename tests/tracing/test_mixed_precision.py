@@ -1,4 +1,4 @@
-"""A float32 copy of two-byte parameters in the optimiser's state, and the type in which gradients of micro-batches are added up."""
+"""A float32 copy of two-byte parameters in the optimizer's state, and the type in which gradients of micro-batches are added up."""
 
 import jax
 import jax.numpy as jnp

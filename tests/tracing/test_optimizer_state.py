@@ -1,4 +1,4 @@
-"""Names of the optimiser's state: a parameter's dimensions where it has them, inferred where it is factored, none for placeholders."""
+"""Names of the optimizer's state: a parameter's dimensions where it has them, inferred where it is factored, none for placeholders."""
 
 from dataclasses import replace
 from functools import partial

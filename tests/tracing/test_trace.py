@@ -206,7 +206,7 @@ WHOLE_ERRORS = [
     ),
     (
         lambda: trained(optimizer=optax.adamw),
-        "`optimizer` is of type `function`; it should be an optimiser of Optax.\n  Try: write optimizer=optax.adamw(3e-4).",
+        "`optimizer` is of type `function`; it should be an optimizer of Optax.\n  Try: write optimizer=optax.adamw(3e-4).",
     ),
     (lambda: trained(data=3), "`data` is 3; it should be a function of the step's number.\n  Try: leave `data` out."),
     (lambda: trained(init=3), "`init` is 3; it should be a function of a random key.\n  Try: leave `init` out."),

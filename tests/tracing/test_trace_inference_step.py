@@ -71,7 +71,7 @@ def test_what_only_training_has_and_what_is_written_in_the_step_are_no_edits_of_
     changes = {
         "remat": (wb.Remat.parse("full"), RematError, "is not a training step; remat needs a backward pass."),
         "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the types of its weights and cache are fixed by the function."),
-        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "has no optimiser, so no state can be in host memory."),
+        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "has no optimizer, so no state can be in host memory."),
     }
     for name, (change, kind, said) in changes.items():
         with pytest.raises(kind) as caught:

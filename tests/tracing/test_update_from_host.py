@@ -144,13 +144,13 @@ def test_what_the_host_has_no_room_for_is_said():
         (
             lambda: step(optax.sgd(1.0)).variant(offload=HOST),
             OffloadError,
-            "The optimiser of `loss` keeps only scalars as state, so there is nothing to keep in host memory.\n"
-            "  Try: leave `offload` out · choose an optimiser with moments, `optax.adamw(3e-4)`.",
+            "The optimizer of `loss` keeps only scalars as state, so there is nothing to keep in host memory.\n"
+            "  Try: leave `offload` out · choose an optimizer with moments, `optax.adamw(3e-4)`.",
         ),
         (
             lambda: wb.trace(lambda x: x + 1, jnp.ones(2), name="add").variant(offload=HOST),
             OffloadError,
-            "`add` has no optimiser, so no state can be in host memory.\n"
+            "`add` has no optimizer, so no state can be in host memory.\n"
             "  Try: trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)` · leave `offload` out.",
         ),
         (
@@ -162,7 +162,7 @@ def test_what_the_host_has_no_room_for_is_said():
         (
             lambda: Plan(build("gpt").variant(offload=HOST), "stages:2", "", pipeline="stages:2 micro_batches:4"),
             PipelineError,
-            "Pipeline stages keep the optimiser's state on their own devices; host memory requires a step without "
+            "Pipeline stages keep the optimizer's state on their own devices; host memory requires a step without "
             "a pipeline.\n"
             "  Try: keep it on the devices, offload `nothing` · shard it over the data-parallel devices, recipe `zero_1` · "
             "remove the pipeline.",

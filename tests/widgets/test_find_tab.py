@@ -148,8 +148,8 @@ def test_activations_on_the_host_are_in_what_is_found():
 def test_what_a_program_cannot_have_is_said_under_the_form(board):
     board.send("find", on="8 TPU v5e", within=PATIENCE, offload="any")
     board.wait_for(lambda: board.form["phase"] == "failed")
-    assert board.form["message"] == "The optimiser of `mnist` keeps only scalars as state, so there is nothing to keep in host memory."
-    assert board.form["ways_out"] == ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"]
+    assert board.form["message"] == "The optimizer of `mnist` keeps only scalars as state, so there is nothing to keep in host memory."
+    assert board.form["ways_out"] == ["leave `offload` out", "choose an optimizer with moments, `optax.adamw(3e-4)`"]
 
 
 @pytest.mark.compile

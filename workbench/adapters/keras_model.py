@@ -38,7 +38,7 @@ def from_keras(
     """The training step of a Keras model by `loss(model, batch)`; without an `optimizer`, the program of that function.
 
         program = wb.from_keras(make_model, loss, batch, optimizer=optax.adam(1e-3))
-        program = wb.from_keras(make_compiled_model, None, (x, y))          # its own loss and optimiser, as in `model.fit`
+        program = wb.from_keras(make_compiled_model, None, (x, y))          # its own loss and optimizer, as in `model.fit`
 
     `model` is a built model, or a function that makes one, for which nothing is allocated. In the loss, `model(x,
     training=True)` is `stateless_call`; changed non-trainable variables (running statistics, seeds) are carried to the
@@ -200,7 +200,7 @@ def _variables(model: Any, kind: str) -> list[Any]:
 
 
 def _names(model: Any, kind: str) -> list[str]:
-    """Keras's paths without process-wide numbered names (model, optimiser, seeds); moments are `momentum/dense/kernel`."""
+    """Keras's paths without process-wide numbered names (model, optimizer, seeds); moments are `momentum/dense/kernel`."""
     variables = _variables(model, kind)
     owners = {var.path.replace("/", "_"): var.path for var in model.trainable_variables} if kind == "opt_state" else {}
     root = model.optimizer.name if kind == "opt_state" else model.name

@@ -39,7 +39,7 @@ def nnx_parts(made: Any, make: Any, wrt: Any) -> ModelParts:
 def trace_nnx_step(made: Any, make: Any, step: Callable[..., Any], batch: Any, options: TraceOptions) -> Program:
     """The program of `step(*made, batch)`, which updates NNX objects in place and returns values to report.
 
-    Paths are `params/...`, `state/...` and `opt_state/...` for one model and one optimiser, else prefixed by the step's
+    Paths are `params/...`, `state/...` and `opt_state/...` for one model and one optimizer, else prefixed by the step's
     argument names, as in `actor/params/...`.
     """
     from flax import nnx

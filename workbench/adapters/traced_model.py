@@ -69,7 +69,7 @@ class TraceOptions:
 
 
 def trace_model(parts: ModelParts, loss: Callable[..., Any], batch: Any, options: TraceOptions) -> Program:
-    """The training step of `loss(model, batch)`, or without an optimiser the program of that function.
+    """The training step of `loss(model, batch)`, or without an optimizer the program of that function.
 
     Unread state is left out. A loss with a parameter `key` receives a new random key each step. Raises `TraceError` if
     it cannot be traced.

@@ -1,4 +1,4 @@
-"""Custom training steps on framework objects (models, optimisers), whose arrays are carried by name."""
+"""Custom training steps on framework objects (models, optimizers), whose arrays are carried by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ class ObjectStep:
 
 
 def trace_objects(step: ObjectStep, batch: Any, options: TraceOptions) -> Program:
-    """The program of a step. Raises `TraceError` if it changes the shape of its state or an optimiser is given."""
+    """The program of a step. Raises `TraceError` if it changes the shape of its state or an optimizer is given."""
     if options.optimizer is not None:
         raise TraceError(
-            "A custom step updates its parameters itself, so it takes no optimiser.",
+            "A custom step updates its parameters itself, so it takes no optimizer.",
             ["leave `optimizer` out", "give the model alone, and a loss"],
         )
     init = step.init

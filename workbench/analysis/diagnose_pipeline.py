@@ -109,7 +109,7 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
         held = sum(step.costs[stage].resident for stage in step.stages_of(device))
         message = (
             f"A device of stage {device} would hold {format_bytes(peak)} at the peak ({format_bytes(held)} of parameters, gradients and "
-            f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
+            f"optimizer state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
             f"{format_bytes(room)}: {peak / room:.2f} times as much."
         )
         yield Diagnostic(DOES_NOT_FIT, f"stage {device}", message, tuple(_suggest_less_memory(plan, planned, device)))

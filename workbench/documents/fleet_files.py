@@ -188,7 +188,7 @@ class _ModelDraft:
         programs[str(self.reference)] = program
         if program.step.training is None:
             raise DocumentError(
-                f"{self.error_name}: `{self.reference}` is a function, not a training step: it has no loss and no optimiser.",
+                f"{self.error_name}: `{self.reference}` is a function, not a training step: it has no loss and no optimizer.",
                 [_TRAINING_HINT if ":" in self.reference.target else "use a model with a training step, such as `gpt` or `mnist`"],
             )
         return FleetModel(self.name, program, **self.options)

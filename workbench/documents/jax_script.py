@@ -22,7 +22,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements
 
 _HOST_MEMORY = (
-    "# The optimiser's state is in the host's memory.",
+    "# The optimizer's state is in the host's memory.",
     'hosted = [each.with_memory_kind("pinned_host") for each in arguments]',
     "arguments = tuple(hosted[i] if i in program.on_host else each for i, each in enumerate(arguments))",
 )

@@ -12,7 +12,7 @@ class GPTConfig:
     - `biases`: on every projection and normalisation, as GPT-2 has them. The other models here leave them out (as PaLM and GSPMD's
       do): they are 0.01% of the parameters, and half of the tensors.
     - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters, so that a plan's
-      precision decides. Parameters and optimiser state are float32.
+      precision decides. Parameters and optimizer state are float32.
     - `optimizer`: its name (`tracing.named_optimizers`).
     """
 

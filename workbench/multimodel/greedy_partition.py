@@ -112,7 +112,7 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
 def _too_large_error(layer: Layer, size: int, room: Room) -> FleetError:
     resident = min(layer.resident, size)  # the compiled size may be below the estimate
     return FleetError(
-        f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(resident)} of parameters, gradients and optimiser state, "
+        f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(resident)} of parameters, gradients and optimizer state, "
         f"{format_bytes(size - resident)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
         f"less {room.buffer:.0%} for the buffer.",
         ["raise the memory budget", "make the mini-batch smaller", "cut the layer into smaller named scopes"],

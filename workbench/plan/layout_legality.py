@@ -60,7 +60,7 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
         )
     if program.offload.optimizer_state:
         raise PipelineError(
-            "Pipeline stages keep the optimiser's state on their own devices; host memory requires a step without a pipeline.",
+            "Pipeline stages keep the optimizer's state on their own devices; host memory requires a step without a pipeline.",
             [
                 "keep it on the devices, offload `nothing`",
                 "shard it over the data-parallel devices, recipe `zero_1`",
@@ -70,7 +70,7 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
     if state := next((tensor for tensor in program.arguments if tensor.role is Role.MODEL_STATE), None):
         raise PipelineError(
             f"`{program.name}` carries `{state.path}` from step to step besides its parameters; pipeline stages carry only parameters and "
-            "the optimiser's state.",
+            "the optimizer's state.",
             ["keep running averages as parameters, `wb.moving_average`", "pass RNG keys in the batch", "remove the pipeline"],
         )
     _verify_axis(mesh, layout, pipeline)

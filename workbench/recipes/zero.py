@@ -133,7 +133,7 @@ class Zero1(Recipe):
 
     name = "zero_1"
     title = "ZeRO 1"
-    about = "optimiser state sharded over the data axis: each replica updates its shard"
+    about = "optimizer state sharded over the data axis: each replica updates its shard"
     source = "Rajbhandari et al. 2020, section 5.1"
     saves_memory = True
     most_axes = 3
@@ -142,8 +142,8 @@ class Zero1(Recipe):
         axes = choose_shard_axes(plan, self.title, self.axes)
         if not any(is_state(tensor) and tensor.shape for tensor in plan.program.arguments):
             raise RecipeError(
-                f"{self.title} shards the optimiser's state, but `{plan.program.name}` has none.",
-                ["use ZeRO 3, which shards the weights", "use an optimiser with moments, such as Adam"],
+                f"{self.title} shards the optimizer's state, but `{plan.program.name}` has none.",
+                ["use ZeRO 3, which shards the weights", "use an optimizer with moments, such as Adam"],
             )
         return _draft(plan, axes, self.title)
 
@@ -167,7 +167,7 @@ class Zero2(Recipe):
 
     name = "zero_2"
     title = "ZeRO 2"
-    about = "gradients and optimiser state sharded over the data axis: reduce-scatter, then all-gather of the weights"
+    about = "gradients and optimizer state sharded over the data axis: reduce-scatter, then all-gather of the weights"
     source = "Rajbhandari et al. 2020, section 5.2"
     saves_memory = True
     most_axes = 3
@@ -200,7 +200,7 @@ class Zero3(Recipe):
 
     name = "zero_3"
     title = "ZeRO 3 (fully sharded)"
-    about = "weights, gradients and optimiser state sharded over the data axis; weights gathered before use"
+    about = "weights, gradients and optimizer state sharded over the data axis; weights gathered before use"
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
     saves_memory = True
     most_axes = 3

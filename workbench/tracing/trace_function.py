@@ -99,10 +99,10 @@ def verify_forward(name: str, remat: Remat, precision: Precision, offload: Offlo
         )
     for part in ("moments", "master", "sums"):
         if (dtype := getattr(precision, part)) is not None:
-            raise PrecisionError(f"`{name}` has no optimiser, so its {part} cannot be {dtype}.", [f"leave `{part}` out"])
+            raise PrecisionError(f"`{name}` has no optimizer, so its {part} cannot be {dtype}.", [f"leave `{part}` out"])
     if offload.optimizer_state:
         raise OffloadError(
-            f"`{name}` has no optimiser, so no state can be in host memory.",
+            f"`{name}` has no optimizer, so no state can be in host memory.",
             ["trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)`", "leave `offload` out"],
         )
 

@@ -54,7 +54,7 @@ def trace_training(
     data: Callable[[int], Any] | None = None,
     reference: Reference | None = None,
 ) -> Program:
-    """The program of one training step: `loss(params, batch)`, its gradient, the optimiser's update.
+    """The program of one training step: `loss(params, batch)`, its gradient, the optimizer's update.
 
     **Arguments:** `params` and `batch` are pytrees of arrays or `jax.ShapeDtypeStruct`s. For a live run, `init(key)` makes parameters where
     only shapes were given, and `data(step)` the batch of a step as host arrays; without `data`, the example batch is used each step.
@@ -83,7 +83,7 @@ def _verify_arguments(loss: object, optimizer: object, init: object, data: objec
     verify_callable("loss", loss, "a function of parameters and a batch", "write `trace_training(loss, params, batch, optimizer=...)`")
     if not hasattr(optimizer, "init") or not hasattr(optimizer, "update"):
         example = "optax.adamw(3e-4)"
-        raise TraceError(wrong_type("optimizer", optimizer, "an optimiser of Optax"), [f"write optimizer={example}"])
+        raise TraceError(wrong_type("optimizer", optimizer, "an optimizer of Optax"), [f"write optimizer={example}"])
     for name, argument, expected in (("init", init, "a function of a random key"), ("data", data, "a function of the step's number")):
         if argument is not None:
             verify_callable(name, argument, expected, f"leave `{name}` out")
@@ -170,8 +170,8 @@ class _TrainingTracer:
         offloads = ("nothing", OPTIMIZER_STATE) if any(spec.shape for spec in state.specs) else ("nothing",)
         if str(offload) not in offloads:
             raise OffloadError(
-                f"The optimiser of `{self.title}` keeps only scalars as state, so there is nothing to keep in host memory.",
-                ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"],
+                f"The optimizer of `{self.title}` keeps only scalars as state, so there is nothing to keep in host memory.",
+                ["leave `offload` out", "choose an optimizer with moments, `optax.adamw(3e-4)`"],
             )
         kept, inputs = self.model_state, self._loss_input
         count = len(params.paths) + len(state.paths) + len(kept.paths)

@@ -27,7 +27,7 @@ def thumbnail(report: Report) -> str:
 
 
 def _distinct(arguments: list[Placement]) -> list[Placement]:
-    """The first of each group of similar arguments, such as layers or the moments of an optimiser."""
+    """The first of each group of similar arguments, such as layers or the moments of an optimizer."""
     distinct: dict[object, Placement] = {}
     for argument in arguments:
         distinct.setdefault(

@@ -108,7 +108,7 @@ def test_where_memory_is_short_it_is_kept_to():
 
 
 def odd_program() -> wb.Program:
-    """A program without a batch, an optimiser or anybody's names: a chain of products of different widths."""
+    """A program without a batch, an optimizer or anybody's names: a chain of products of different widths."""
 
     def chain(matrices: list[jax.Array]) -> jax.Array:
         found = matrices[0]

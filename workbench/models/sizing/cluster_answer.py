@@ -17,7 +17,7 @@ from workbench.units import format_bytes, format_dollars, format_range, format_s
 
 DAY = 86400
 SLOW, ONE_PERCENT = 100, 0.01  # smaller figures have decimals
-NAMES = {Role.PARAMETER: "weights", Role.OPTIMIZER_STATE: "optimiser", Role.GRADIENT: "gradients", Role.ACTIVATION: "activations"}
+NAMES = {Role.PARAMETER: "weights", Role.OPTIMIZER_STATE: "optimizer", Role.GRADIENT: "gradients", Role.ACTIVATION: "activations"}
 
 
 Key = Callable[[PlannedLayout], tuple[float, ...]]

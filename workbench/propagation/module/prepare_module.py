@@ -47,7 +47,7 @@ def prepare(module: ir.Module) -> None:
 # - a scalar's broadcast that an elementwise operation reads beside a whole tensor: it gets its one reader's sharding and is never
 #   sent;
 # - all but one of several equal scalar constants, which have no dimension to shard;
-# - in the optimiser, links of an elementwise chain with one reader and one whole operand of the same type: a reshard before or after such
+# - in the optimizer, links of an elementwise chain with one reader and one whole operand of the same type: a reshard before or after such
 #   a
 #   link moves the same bytes. (Elsewhere they stay, for they may be constrained by name.)
 

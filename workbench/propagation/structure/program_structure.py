@@ -79,7 +79,7 @@ class Structure:
     ops_without_rule: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
     has_constraints: bool = False  # whether the function itself constrains a value
-    optimizer_additions: set[int] = field(default_factory=set)  # ids of the optimiser's additions
+    optimizer_additions: set[int] = field(default_factory=set)  # ids of the optimizer's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
     order: tuple[int, ...] = ()  # the ids of all operations, each behind what it reads, those of a hand-written kernel together

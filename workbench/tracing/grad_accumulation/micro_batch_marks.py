@@ -16,7 +16,7 @@ A step of m micro-batches is the mean of their losses and of their gradients. Th
       x = wb.moving_average(x, params["mean"], x.mean(0))
 
   where the gradient of `mean` becomes (mean - x.mean(0)), the average over the micro-batches; `optax.sgd(0.1)` on these parameters
-  (`optax.multi_transform`) then makes of it mean <- 0.9 mean + 0.1 x.mean(0), once a mini-batch, and the optimiser of the others leaves
+  (`optax.multi_transform`) then makes of it mean <- 0.9 mean + 0.1 x.mean(0), once a mini-batch, and the optimizer of the others leaves
   them alone.
 
 - *Dropout.* A random key in the batch, without a batch dimension, is folded with the micro-batch's number, so that each draws its own

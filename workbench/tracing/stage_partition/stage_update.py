@@ -129,9 +129,9 @@ class SharedSums:
     def _make_error(self, eqn: Any, when: str = "") -> PipelineError:
         first = (*eqn.invars, *eqn.outvars)[0].aval.str_short()
         return PipelineError(
-            f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
+            f"The optimizer of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
             "Stages, which each hold a part of the parameters, cannot do that alone.",
-            ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+            ["use an optimizer such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
 
 
@@ -148,9 +148,9 @@ def verify_common(found: SharedSums, leaves: Leaves) -> None:
     if not leaf_sets or leaf_sets == {leaves} or len(found.sums) == 1:
         return
     raise PipelineError(
-        f"The optimiser of {found.name} does not treat each element for itself: it takes {len(found.sums)} sums, each over the elements of "
+        f"The optimizer of {found.name} does not treat each element for itself: it takes {len(found.sums)} sums, each over the elements of "
         "some of the parameters. Stages, which may hold some layers of a parameter each, add up a norm of all of them and none of one.",
-        ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+        ["use an optimizer such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
     )
 
 
@@ -158,9 +158,9 @@ def verify_separable(program: Program) -> None:
     """Raise `PipelineError` for an optimizer that is not elementwise."""
     if common_sums(program).sums:
         raise PipelineError(
-            f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
+            f"The optimizer of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
             "part of them alone does not know the others'.",
-            ["use an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
+            ["use an optimizer such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
         )
 
 
@@ -262,9 +262,9 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
     summed = list(stage_sums.sums)
     if summed and (len(summed) != len(whole.sums) or not stage_sums.steps >= whole.steps):
         raise PipelineError(
-            f"The optimiser of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
+            f"The optimizer of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
             "layers apart that are stacked in the whole, or counts what it sums over.",
-            ["use an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+            ["use an optimizer such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
     first = closed_jaxpr(closed.jaxpr, constants, invars, select_needed(eqns, summed), summed)
     second = closed_jaxpr(closed.jaxpr, constants, [*invars, *summed], _select_after(eqns, summed, outvars), outvars)

@@ -28,7 +28,7 @@ _NOTES = {
     "precision": {
         "as traced": "types of the function",
         **{kind: f"computed in {kind}, kept as traced" for kind in FLOATS},
-        WIDE_MOMENTS: "parameters in bfloat16, the optimiser in float32",
+        WIDE_MOMENTS: "parameters in bfloat16, the optimizer in float32",
         **{word: f"weight products of layers, operands scaled {scaling}" for word, scaling in FLOAT8.items()},
     },
     "offload": {"nothing": "all state on the devices", OPTIMIZER_STATE: "the update streams it from the host"},

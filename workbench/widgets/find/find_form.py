@@ -225,7 +225,7 @@ _AXES = "Besides the stage axis. Fix a size as in `data model:8`; add `context` 
 _KEEP = "Keep the sharding of every dimension and tensor in the current layout."
 _WIDE = (
     "Larger space: context and expert axes, other links per axis, remat on the first stages or on some layers only, more "
-    "schedules, uneven stages, activations or the optimiser's state on the host."
+    "schedules, uneven stages, activations or the optimizer's state on the host."
 )
 _STAGES = "Pipeline stages: `4` or `2, 4, 8`; `1` means no pipeline."
 _MICRO_BATCHES = "Micro-batches per step: `16` or `8, 16, 32`; `1` means the step is not divided."
@@ -240,7 +240,7 @@ _REMAT = (
     "Activations kept for the backward pass: all, weight products (selective), weight products in host memory, or none. Host memory for "
     "steps without a pipeline; included under `any` only in a wide search."
 )
-_OFFLOAD = "Location of the optimiser's state between steps; host memory only without a pipeline."
+_OFFLOAD = "Location of the optimizer's state between steps; host memory only without a pipeline."
 _ON = "Number and kind of devices: `64 TPU v5p`, `64, 128 or 256`, `2 nodes of 8 H100`. With another price: `64 H100, 2.5 $/h`."
 _LIMIT = "Memory of a device, time of a step, cost of 1,000 steps or training time: `40 GiB, 250 ms`, `$900`, `1T tokens in 30 days`."
 _USUAL_OFFLOAD = "Default: as in the program; both in a wide search."
@@ -320,7 +320,7 @@ def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:
     boundaries = [("", "default"), (ANY, "any"), *((value, BOUNDARY_TEXTS[value]) for value in BOUNDARIES)]
     return [
         _select("precision", "Precision", form.precision, precisions, _PRECISION),
-        _select("offload", "Optimiser's state", form.offload, [("", "default"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
+        _select("offload", "Optimizer's state", form.offload, [("", "default"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
         _select("boundaries", "Boundaries", form.boundaries, boundaries, f"{_BOUNDARIES} {_USUAL_BOUNDARIES}"),
         _check("keep", "Keep layout", form.keep, _KEEP),
         _check("wide", "Wide search", form.wide, _WIDE),

@@ -19,7 +19,7 @@ from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row,
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"
 FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
-"""Sections closed by default: optimiser state is sharded like its parameters."""
+"""Sections closed by default: optimizer state is sharded like its parameters."""
 _SECTIONS = {
     Role.PARAMETER: "Parameters",
     Role.OPTIMIZER_STATE: "Optimizer state",

@@ -1,4 +1,4 @@
-"""General optimisers on the space of a search: Optuna's TPE and pymoo's NSGA-II, as someone who knows them would set them up.
+"""General optimizers on the space of a search: Optuna's TPE and pymoo's NSGA-II, as someone who knows them would set them up.
 
 Both choose vectors (`search_vectors.py`), of which every one is a candidate, and are told the planner's figures of it: seconds, to make
 least, and by how much it is over the limits. What the planner refuses is told as slow and far over them. Both begin with the candidates
@@ -30,7 +30,7 @@ _MOST_ASKED = 64
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an optimiser is told: seconds, and the share by which the limit that is exceeded most is exceeded; none are at 0 or less."""
+    """What an optimizer is told: seconds, and the share by which the limit that is exceeded most is exceeded; none are at 0 or less."""
 
     seconds: float
     excess: float
