@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.parse_untrusted import UnreadableError, parse_toml, read_text, verify_length
-from workbench.errors import DocumentError, HardwareError, WorkbenchError
+from workbench.errors import DocumentError, HardwareError, WorkbenchError, explain_os_errors
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
 MOST_DEVICES = 10_000_000
@@ -173,11 +173,10 @@ def load_entries(path: Path) -> dict[str, CatalogueEntry]:
     """Load the entries of a file by name. Raises `HardwareError` if it is invalid or too large for a document."""
     name = f"The hardware file `{path}`"
     try:
-        text = read_text(path)
+        with explain_os_errors(f"{name} cannot be read", HardwareError, "check the path"):
+            text = read_text(path)
         verify_length(text, name, "hardware file")
         tables = parse_toml(text, with_infinity=True)  # infinity: the rate of a link without traffic
-    except OSError as error:
-        raise HardwareError(f"{name} cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except DocumentError as error:
         raise HardwareError(error.message, error.ways_out) from None
     except (UnreadableError, UnicodeDecodeError) as error:
