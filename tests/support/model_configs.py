@@ -546,6 +546,19 @@ PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
             "vocab_size": 100352,
         },
     ),
+    "Seed-OSS 36B": (
+        36151104512,
+        {
+            "model_type": "seed_oss",
+            "hidden_size": 5120,
+            "intermediate_size": 27648,
+            "num_hidden_layers": 64,
+            "num_attention_heads": 80,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "vocab_size": 155136,
+        },
+    ),
     "Phi 3.5 MoE": (
         41873153344,
         {
