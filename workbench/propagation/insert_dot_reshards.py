@@ -45,7 +45,7 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         if op.name == "stablehlo.fft" and ID in op.attributes:
             _reshard_transform(op, reader, mesh, backend)
         if op.name == _UPDATE and ID in op.attributes:
-            _reshard_update(op, reader)
+            _reshard_update(op, reader, mesh)
         if ID in op.attributes and (rule := library_rule(op, backend, has_rule=op.attributes[ID].value not in without_rule)):
             op.attributes[_RULE] = ir.Attribute.parse(rule)
         if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
@@ -66,12 +66,24 @@ def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structu
         _insert_reshards(op, (*full_dims[:-1], wanted[-1]), chosen)
 
 
-def _reshard_update(op: ir.Operation, reader: ShardingReader) -> None:
-    """Gather an array along the dimensions in which several rows are written at a place that is not known (`HandleDynamicUpdateSlice`)."""
+def _reshard_update(op: ir.Operation, reader: ShardingReader, mesh: Mesh) -> None:
+    """Gather an array along the dimensions in which several rows are written (`HandleDynamicUpdateSlice`): only the rows themselves
+    if one device has all the places they go to.
+    """
     dims = tuple(reader.dims_of(value) or ((),) * len(shape_of(value)) for value in (*op.operands[:2], op.results[0]))
     if moved := shifted_dims(op):
         whole = tuple(() if dim in moved else axes for dim, axes in enumerate(dims[-1]))
-        _insert_reshards(op, dims, (whole,) * 3)
+        array = dims[-1] if all(_is_in_one_part(op, dim, dims[-1][dim], mesh) for dim in moved) else whole
+        _insert_reshards(op, dims, (array, whole, array))
+
+
+def _is_in_one_part(op: ir.Operation, dim: int, axes: Sequence[str], mesh: Mesh) -> bool:
+    """Whether rows are written to a place that is a constant, within one device's part of a dimension."""
+    start, (size, rows) = producer(op.operands[2 + dim]), (shape_of(value)[dim] for value in op.operands[:2])
+    if start is None or start.name not in CONSTANTS:
+        return not axes
+    first, part = int(ir.DenseIntElementsAttr(start.attributes["value"])[0]), math.ceil(size / _count_parts(axes, mesh))
+    return first // part == (first + rows - 1) // part
 
 
 def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, backend: Backend) -> None:
