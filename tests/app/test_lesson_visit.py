@@ -11,7 +11,7 @@ from workbench.app.page.requested_visit import open_visit
 from workbench.app.page.serve_options import ServeOptions
 from workbench.app.page.visit import VisitContext
 from workbench.core.installation import shipped_folder
-from workbench.exercises.lesson_answers import count_questions, count_right, read_stored_answers
+from workbench.exercises.lesson_answers import count_questions, count_right, exercise_text, lesson_of, read_stored_answers
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.widgets.glossary.lessons import COURSES, lesson_link
@@ -129,6 +129,11 @@ def test_every_lesson_has_its_questions_in_its_text_and_no_mark_of_its_source(na
     assert {*exercise["sections"]} <= {section.key for section in SECTIONS}
     prose = " ".join(each["html"] for each in blocks if each["kind"] == "html")
     assert not any(mark in prose for mark in ("{code-cell}", "```", "lesson.md", "$", "jupytext"))
+
+
+def test_the_lesson_of_an_exercise_is_found_by_its_document():
+    assert [lesson_of(exercise_text(name)) for name in LESSONS] == [*LESSONS]
+    assert lesson_of('{"title": "of one\'s own"}') == ""
 
 
 def test_cells_run_in_order_and_one_that_fails_says_why():

@@ -25,6 +25,12 @@ def exercise_text(lesson: str) -> str:
     return read_document(shipped_folder("lessons") / lesson / "exercise.json")
 
 
+def lesson_of(document: str) -> str:
+    """The lesson with this exercise document; empty if it belongs to none."""
+    folders = sorted(shipped_folder("lessons").iterdir())
+    return next((folder.name for folder in folders if (folder / "exercise.json").exists() and exercise_text(folder.name) == document), "")
+
+
 def read_stored_answers(lesson: str) -> str:
     """The stored document of answers; empty if there is none. Raises `DocumentError` if it cannot be read."""
     path = _path(lesson)

@@ -22,6 +22,7 @@ from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import GalleryEntry, GivenAnswer, StudentWork
 from workbench.team.web.team_services import ReplayedRoom
+from workbench.widgets.glossary.lessons import LESSONS
 
 GOALS = [{"goal": "computes_once", "hint": "Split the batch."}]
 
@@ -83,6 +84,15 @@ def check(screen, **fields):
     return screen.until(
         lambda page: not panel(page)["checking"] and panel(page)["verdict"] not in (None, before) and panel(page)["verdict"]
     )
+
+
+def test_the_text_of_an_assigned_lesson_is_next_to_the_board_and_runs_no_cell(team, hub, planners, tmp_path):
+    zoe = Class(team, hub, planners, tmp_path, "one_product").room().enter("zoe")
+    board = zoe.board["board"]
+    assert board["lesson"]["title"] == LESSONS["one_product"]
+    assert board["lesson"]["all"] is board["lesson"]["next"] is board["lesson"]["previous"] is None
+    assert {block["kind"] for block in board["lesson_blocks"]} == {"html", "question", "code"}
+    assert not any(block.get("outputs") or "?lesson=" in block.get("html", "") for block in board["lesson_blocks"])
 
 
 def test_a_student_answers_in_a_room_and_the_wall_sees_it(lesson):

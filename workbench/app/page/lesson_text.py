@@ -30,19 +30,25 @@ Block = dict[str, Any]
 class LessonText:
     """The text of a lesson for one board. Its cells run in a thread of the board's process, which has JAX and no other user's data.
 
+    The text of an assignment has code without outputs, since the cells of a lesson need up to half a minute of a processor, for each
+    student; and no links to other lessons, which a team server does not open.
+
     Raises `DocumentError` for an unknown lesson.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, assigned: bool = False) -> None:
         if name not in LESSONS:
             raise DocumentError(*unknown_name("lesson", name, LESSONS))
-        self.name = name
+        self.name, self._assigned = name, assigned
         self._folder = shipped_folder("lessons") / name
-        self.blocks = SharedList(list(parse_lesson((self._folder / "lesson.md").read_text(encoding="utf-8"))))
+        text = (self._folder / "lesson.md").read_text(encoding="utf-8")
+        blocks = parse_lesson(replace_links(text, r"\1") if assigned else text)
+        self.blocks = SharedList([{**block, "outputs": []} if assigned and block["kind"] == "code" else block for block in blocks])
 
     def begin(self, show: Callable[[], None]) -> None:
         """Run the cells in a thread, and call `show` in this thread after each cell."""
-        threading.Thread(target=self._run, args=(show,), name="lesson cells", daemon=True).start()
+        if not self._assigned:
+            threading.Thread(target=self._run, args=(show,), name="lesson cells", daemon=True).start()
 
     def state(self) -> dict[str, Any]:
         """The lesson without its blocks as JSON."""
@@ -52,8 +58,9 @@ class LessonText:
             "title": LESSONS[self.name],
             "course": next(course for course, titles in COURSES.items() if self.name in titles),
             "place": f"Lesson {place + 1} of {len(names)}",
-            "previous": lesson_link(names[place - 1]) if place else None,
-            "next": lesson_link(names[place + 1]) if place + 1 < len(names) else None,
+            "all": None if self._assigned else "?lessons",
+            "previous": lesson_link(names[place - 1]) if place and not self._assigned else None,
+            "next": lesson_link(names[place + 1]) if place + 1 < len(names) and not self._assigned else None,
             "notebook": f"workbench learn {self.name}",
         }
 

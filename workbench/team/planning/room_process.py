@@ -45,6 +45,7 @@ from workbench.core.operating_system import limit_data
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
+from workbench.exercises.lesson_answers import lesson_of
 from workbench.plan.edits import OpenPlan, ShardDim
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
@@ -111,6 +112,7 @@ class RoomProcess(MessageLoop):
         self._slow_gestures = 0
         self._runs: list[RunProgress] = []
         self._progress: ExerciseProgress | None = None
+        self._lesson = ""
         self._card: WorkCard | None = None
 
     def handle_end(self) -> None:
@@ -163,6 +165,7 @@ class RoomProcess(MessageLoop):
         if exercise is None or self._session is None:
             return
         self._progress = ExerciseProgress(parse_exercise(exercise["document"]))
+        self._lesson = lesson_of(exercise["document"])
         self._progress.restore((name, count, is_done) for name, count, is_done in exercise["tries"])
         self._card = WorkCard(self._session, self._progress, self.send, self._inbox.put)
 
@@ -174,7 +177,8 @@ class RoomProcess(MessageLoop):
         start_job = partial(self._jobs.start, visitor=visitor)
         visit = RoomVisit(self._session, person, window, runner, start_job, self._inbox.put)
         try:
-            visit.open(lambda plan: self._save(visitor, plan), partial(self._share_run, visit), self._allow, self._answers(visit, visitor))
+            save, ran = partial(self._save, visitor), partial(self._share_run, visit)
+            visit.open(save, ran, self._allow, self._answers(visit, visitor), self._lesson)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             visit.show_failure(error)
         self._visits[visitor] = visit

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from workbench.app.page.lesson_text import LessonText
 from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.visit import Visit, VisitContext
 from workbench.errors import WorkbenchError
@@ -141,10 +142,16 @@ class RoomVisit(Visit):
         super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person, start_job), as_person))
 
     def open(
-        self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...], answers: StudentAnswers | None = None
+        self,
+        save: Callable[[Plan], str],
+        ran: Callable[[RunProgress], None],
+        allow: tuple[str, ...],
+        answers: StudentAnswers | None = None,
+        lesson: str = "",
     ) -> None:
         """Show the room's board. `save(plan)` adds a plan to the gallery and returns an empty text; `ran(run)` is called
-        after each of this user's runs; `answers` belong to the exercise of an assignment.
+        after each of this user's runs; `answers` belong to the exercise of an assignment, whose text is next to the board if it is
+        that of a `lesson`.
         """
         is_staff = not self.person.is_student
         sharing = SHARING if is_staff else ""
@@ -152,6 +159,7 @@ class RoomVisit(Visit):
         host = replace(host, saves=is_staff, runs=is_staff, searches=is_staff, starts=is_staff)
         if answers is not None:
             host = replace(host, starts=False, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
+            host = replace(host, lesson=LessonText(lesson, assigned=True) if lesson else None)
         self._act(lambda: self.show(lambda: self._session.plan, host))
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:

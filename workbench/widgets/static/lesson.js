@@ -83,21 +83,18 @@ export function lessonSection(wb) {
   const head = h("header", {}), blocks = h("div", { class: "lessontext" });
   const section = h("aside", { class: "lesson", ariaLabel: "Lesson", hidden: true, tabIndex: 0 }, head, blocks);
   /** @type {Paint<LessonState>} */
-  const paintHead = painter((state) =>
+  const paintHead = painter((state) => {
+    const links = [
+      state.all && h("a", { href: state.all }, "All lessons"),
+      drawLink(state.previous, "← Previous"),
+      drawLink(state.next, "Next →"),
+    ].filter((node) => node instanceof Node);
     head.replaceChildren(
-      h(
-        "nav",
-        { ariaLabel: "Lessons" },
-        h("a", { href: "?lessons" }, "All lessons"),
-        ...[
-          drawLink(state.previous, "← Previous"),
-          drawLink(state.next, "Next →"),
-        ].filter((node) => node instanceof Node),
-      ),
+      ...links.length ? [h("nav", { ariaLabel: "Lessons" }, ...links)] : [],
       h("h1", {}, state.title),
       h("p", { class: "muted" }, `${state.place}, ${state.course}. As a notebook: `, h("code", {}, state.notebook)),
-    )
-  );
+    );
+  });
   /** @type {LessonBlock[]} */
   let drawn = [];
   let drawnQuestions = "";

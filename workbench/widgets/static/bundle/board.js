@@ -7700,16 +7700,22 @@ function lessonSection(wb) {
     hidden: true,
     tabIndex: 0
   }, head, blocks);
-  const paintHead = painter((state) => head.replaceChildren(h("nav", {
-    ariaLabel: "Lessons"
-  }, h("a", {
-    href: "?lessons"
-  }, "All lessons"), ...[
-    drawLink2(state.previous, "\u2190 Previous"),
-    drawLink2(state.next, "Next \u2192")
-  ].filter((node) => node instanceof Node)), h("h1", {}, state.title), h("p", {
-    class: "muted"
-  }, `${state.place}, ${state.course}. As a notebook: `, h("code", {}, state.notebook))));
+  const paintHead = painter((state) => {
+    const links = [
+      state.all && h("a", {
+        href: state.all
+      }, "All lessons"),
+      drawLink2(state.previous, "\u2190 Previous"),
+      drawLink2(state.next, "Next \u2192")
+    ].filter((node) => node instanceof Node);
+    head.replaceChildren(...links.length ? [
+      h("nav", {
+        ariaLabel: "Lessons"
+      }, ...links)
+    ] : [], h("h1", {}, state.title), h("p", {
+      class: "muted"
+    }, `${state.place}, ${state.course}. As a notebook: `, h("code", {}, state.notebook)));
+  });
   let drawn = [];
   let drawnQuestions = "";
   const paint = (state, parts, exercise) => {

@@ -16,6 +16,8 @@ export interface LessonState {
   title: string;
   course: string;
   place: string;
+  /** The page of all lessons; `null` where it is not served. */
+  all: string | null;
   previous: LessonLink | null;
   next: LessonLink | null;
   notebook: string;
