@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.collective_times import closest_spans, collective_seconds
@@ -26,7 +25,6 @@ from workbench.search.bounds.program_bounds import (
     minimum_block_work,
     program_seconds,
 )
-from workbench.search.bounds.scaled_networks import is_scaled
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures, least_slowdown
 from workbench.search.candidate_plans import candidate_plan, complete_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.plan_candidate import SHARING, UNSHARED, WHOLE, PlanCandidate
@@ -181,7 +179,7 @@ class Evaluator:
             self._work[key] = minimum_block_work(works)
         if key not in self._work:
             plan = with_schedule(self.space, self.core(core), self.space.schedules_of(core, micro_batches)[0])
-            self._work[key] = self._relax(plan, only_largest=True).largest_block_work()
+            self._work[key] = self._relax(plan).largest_block_work()
         return self._work[key]
 
     def bound_candidates(self, core: PlanCandidate, micro_batches: int) -> tuple[Bounded, ...]:
@@ -283,36 +281,17 @@ class Evaluator:
             self._staged[candidate] = candidate_plan(self.space, candidate, self.is_cancelled)
         return self._staged[candidate]
 
-    def _relax(self, plan: Plan, *, only_largest: bool = False) -> relaxed_blocks.RelaxedStage:
-        """A stage with the least replicas, for all of its blocks or only the largest. Networks are cached for the whole
-        search.
-        """
+    def _relax(self, plan: Plan) -> relaxed_blocks.RelaxedStage:
+        """A stage with the least replicas. Networks are cached for the whole search."""
         spec = plan.pipeline
         if spec is None:
             raise ValueError("a plan with a pipeline is needed")
-        least = relaxed_blocks.least_replicas(plan)
-        replicas = relaxed_blocks.replicas_for(plan, spec.micro_batches, least)
-        if replicas != least and (few := self._relax_scaled(plan, spec, least, only_largest=only_largest)) is not None:
-            return few
-        return relaxed_blocks.relax_stage(plan, spec, self._network(plan, spec, replicas), replicas)
-
-    def _relax_scaled(self, plan: Plan, spec: PipelineSpec, least: int, *, only_largest: bool) -> relaxed_blocks.RelaxedStage | None:
-        """A stage with the least replicas, if its blocks are the plan's own up to the size of a micro-batch."""
-        replicas = relaxed_blocks.count_replicas(plan)
-        if plan.hardware is None or relaxed_blocks.count_examples(plan.program) % (spec.micro_batches * replicas):
-            return None
-        few = relaxed_blocks.relax_stage(plan, spec, self._network(plan, spec, least), least)
-        first, context = few.end_of_largest if only_largest else None, few.context
-        own = self._network(plan, spec, replicas)
-        return few if is_scaled(own, few.network, context.parts, first, adds_separately=context.adds_separately) else None
-
-    def _network(self, plan: Plan, spec: PipelineSpec, replicas: int) -> Network:
-        """The network for these replicas' part of a micro-batch of the plan."""
+        replicas = relaxed_blocks.replicas_for(plan, spec.micro_batches, relaxed_blocks.least_replicas(plan))
         parts = spec.micro_batches * relaxed_blocks.count_replicas(plan) // replicas
         key = plan.program.identity, parts
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
-        return self._networks[key]
+        return relaxed_blocks.relax_stage(plan, spec, self._networks[key], replicas)
 
     def _update_rates(self, plans: Sequence[Plan]) -> tuple[float, Callable[[int], float]]:
         """Memory bandwidth of a device in bytes per second, and the time to sum gradient bytes over the replicas. The

@@ -74,7 +74,7 @@ class RelaxedStage:
         return list_balanced_starts(self.network, spec, costs, find_sending(staged))
 
     @property
-    def end_of_largest(self) -> int:
+    def _end_of_largest(self) -> int:
         """Number of the network's first blocks that contain all blocks of the kind with the most FLOPs together."""
         kinds = [id(task.exemplar) for task in tasks_of(self.network)]
         flops: Counter[int] = Counter()
@@ -86,7 +86,7 @@ class RelaxedStage:
         """Work of the largest group of identical blocks, a cheap lower bound for all. Zero if the few replicas exchange
         values, because many replicas may exchange them differently.
         """
-        blocks = lay_out_network(self.context, self.network, self.end_of_largest)
+        blocks = lay_out_network(self.context, self.network, self._end_of_largest)
         counts = Counter(map(id, blocks))
         largest = max(blocks, key=lambda block: counts[id(block)] * block.block.stage.virtual_stage.flops)
         count, cost = counts[id(largest)], largest.cost
@@ -134,7 +134,7 @@ def least_replicas(plan: Plan) -> int:
 
 def replicas_for(plan: Plan, micro_batches: int, least: int) -> int:
     """`least` replicas, or all of the plan's if a micro-batch has the size of another dimension: the planner may then
-    confuse the two and shard values differently for few replicas (`scaled_networks` tells, but traces).
+    confuse the two and shard values differently for few replicas.
     """
     replicas, batch = count_replicas(plan), count_examples(plan.program)
     sizes = {batch // micro_batches, batch * least // (micro_batches * replicas)}
