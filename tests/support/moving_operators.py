@@ -225,6 +225,21 @@ CASES = (
         "r:b; c:a",
         (ROWS, spec(8, 4), PLACE),
     ),
+    rows(
+        "dynamic update",
+        "at a constant place in one part gathers the rows",
+        lambda x, u: lax.dynamic_update_slice(jnp.exp(x), jnp.exp(u), (8, 0)),
+        {("b", "all-gather"): 8 * 16 * 4},
+        "r:b; u=[b, -]",
+        (ROWS, spec(8, 16)),
+    ),
+    rows(
+        "dynamic update",
+        "at a constant place in two parts gathers all",
+        lambda x, u: lax.dynamic_update_slice(jnp.exp(x), u, (4, 0)),
+        {("b", "all-gather"): 2048},
+        shapes=(ROWS, spec(8, 16)),
+    ),
     rows("reversal", "of both dimensions", lambda x: x[::-1, ::-1], {("a+b", PERMUTE): 256}, "r:a; c:b"),
     rows(
         "dynamic update",

@@ -79,11 +79,22 @@ def _reshard_update(op: ir.Operation, reader: ShardingReader, mesh: Mesh) -> Non
 
 def _is_in_one_part(op: ir.Operation, dim: int, axes: Sequence[str], mesh: Mesh) -> bool:
     """Whether rows are written to a place that is a constant, within one device's part of a dimension."""
-    start, (size, rows) = producer(op.operands[2 + dim]), (shape_of(value)[dim] for value in op.operands[:2])
-    if start is None or start.name not in CONSTANTS:
+    start, (size, rows) = _constant_index(op.operands[2 + dim]), (shape_of(value)[dim] for value in op.operands[:2])
+    if start is None:
         return not axes
-    first, part = int(ir.DenseIntElementsAttr(start.attributes["value"])[0]), math.ceil(size / _count_parts(axes, mesh))
-    return first // part == (first + rows - 1) // part
+    part = math.ceil(size / _count_parts(axes, mesh))
+    return start // part == (start + rows - 1) // part
+
+
+def _constant_index(value: ir.Value) -> int | None:
+    """The index that a value is, seen through the test for negative ones; `None` if it is not a constant."""
+    maker = producer(value)
+    if maker is not None and maker.name == "stablehlo.select":
+        maker = producer(maker.operands[2])
+    if maker is None or maker.name not in CONSTANTS:
+        return None
+    index = int(ir.DenseIntElementsAttr(maker.attributes["value"])[0])
+    return index if index >= 0 else None
 
 
 def _reshard_transform(op: ir.Operation, reader: ShardingReader, mesh: Mesh, backend: Backend) -> None:
