@@ -48,13 +48,6 @@ def test_targets_are_the_next_bytes_of_english():
     assert b" the " in english_text.corpus().tobytes()
 
 
-def test_no_sequence_of_the_text_is_one_token():
-    """All its tokens would have the same weight for an expert, which has no place for all of them."""
-    text = english_text.corpus()
-    changes = np.flatnonzero(np.diff(text))
-    assert np.diff(changes, prepend=-1, append=len(text) - 1).max() == 8
-
-
 def test_a_window_longer_than_the_text_goes_round_it():
     size = len(english_text.corpus())
     tokens = english_text.batches(1, size + 100)(0)["tokens"][0]
