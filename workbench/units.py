@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_TWO_DIGITS = 99.5  # from here on numbers are shown as integers, which have more than two digits
+_TWO_DIGITS = 100  # from here on integers have at least two digits
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?"
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
@@ -163,7 +163,7 @@ def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
 
 def _round_to_two_digits(number: str, unit: str = "") -> tuple[str, str]:
     value = float(number.replace(",", ""))
-    return f"{value:.2g}" if value < _TWO_DIGITS else f"{value:,.0f}", unit
+    return (f"{float(f'{value:.2g}'):g}" if value < _TWO_DIGITS else number), unit
 
 
 def format_seconds(seconds: float) -> str:
