@@ -1,11 +1,15 @@
 """Routines of numerical libraries: their matrices are gathered, and their batches split where XLA splits them."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.lax import linalg
 
 from workbench.public_plan import Plan
+from workbench.spmd.compile_to_schedule import read_dumped_program
 from workbench.tracing import trace
 
 MATRIX, MATRICES = (16, 16), (64, 16, 16)
@@ -80,6 +84,22 @@ def test_what_is_sent_is_what_xlas_partitioner_sends(hardware, function, shapes,
     assert planned.by_axis_and_kind == partitioned.by_axis_and_kind
     if hardware is None:
         assert planned.peak == pytest.approx(partitioned.peak, rel=0.05)
+
+
+def test_a_program_whose_code_libtpu_cannot_generate_is_answered_when_its_process_is_late_to_end(tmp_path):
+    late = f"""
+from pathlib import Path
+from workbench.engine.partitioner import libtpu_process
+from workbench.spmd import compile_to_schedule
+from tests.propagation.test_library_calls import of_library, plan_of
+
+compile_to_schedule._POLL_SECONDS = 1000
+plan = plan_of(of_library, [(32, 16)], "x=[-, d]", "TPU v5e 2x4")
+libtpu_process._compile(plan, plan.hardware, Path({str(tmp_path)!r}))
+"""
+    subprocess.run([sys.executable, "-c", late], check=True, timeout=300)
+    assert not (tmp_path / "refused").exists()
+    assert b"foreign" in read_dumped_program(tmp_path)
 
 
 def test_a_batch_that_a_tpu_does_not_split_is_noted():

@@ -25,6 +25,7 @@ from workbench.spmd.run_partitioner import compile_options
 
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - only a uniquely named folder is created in it
 _MIN_FREE_BYTES = 2 << 30
+NO_ROOM = "RESOURCE_EXHAUSTED"
 _PREFIX = "workbench-programs-"
 _POLL_SECONDS = 0.004  # seconds between checks of the folder
 _PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffer_assignment"
@@ -53,13 +54,17 @@ def _remove_abandoned(parent: Path) -> None:
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:
     """Compile StableHLO (with Shardy's shardings), and exit with status 0 once the program is in `folder`.
 
-    `devices` are JAX's, in mesh order. Returns if the compiler finishes earlier, and raises its errors; for
-    insufficient device memory, the program has been written before.
+    `devices` are JAX's, in mesh order. Returns if the compiler finishes earlier, or its code generation fails, and raises
+    its other errors; for insufficient device memory, the program has been written before.
     """
     client = devices[0].client
     options = compile_options(client, [device.id for device in devices], open_results, dump_options(folder))
     threading.Thread(target=_end_once_written, args=(folder,), daemon=True).start()
-    client.compile(parse_module(module), executable_devices=xla_client.DeviceList(tuple(devices)), compile_options=options)
+    try:
+        client.compile(parse_module(module), executable_devices=xla_client.DeviceList(tuple(devices)), compile_options=options)
+    except jax.errors.JaxRuntimeError as error:
+        if NO_ROOM in str(error) or not _is_written(folder):
+            raise
 
 
 def dump_options(folder: Path) -> dict[str, str | bool]:
@@ -74,9 +79,13 @@ def read_dumped_program(folder: Path) -> bytes | None:
 
 def _end_once_written(folder: Path) -> None:
     """Exit once the program is written completely, that is, once the next file is started."""
-    while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
+    while not _is_written(folder):
         time.sleep(_POLL_SECONDS)
     os._exit(0)
+
+
+def _is_written(folder: Path) -> bool:
+    return any(_NEXT in name for name in os.listdir(folder))  # noqa: PTH208 - names alone
 
 
 # Module of a compiled function, for attached or absent devices: serialized, or as HLO text.

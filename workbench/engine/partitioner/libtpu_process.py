@@ -28,7 +28,6 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
 _REFUSED = "refused"  # file with the reason if there is no program, or it does not fit into memory
-_NO_ROOM = "RESOURCE_EXHAUSTED"
 _STANDS = ("keep the planned figures",)
 
 _children: list[int] = []  # the compiling child, if any
@@ -119,6 +118,7 @@ def _end_child(_signal: int, _frame: FrameType | None) -> None:
 
 def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
     from workbench.errors import EngineError, WorkbenchError
+    from workbench.spmd.compile_to_schedule import NO_ROOM
 
     try:
         _compile_until_code(plan, hardware, folder)
@@ -129,7 +129,7 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
     except Exception as error:  # noqa: BLE001 - libtpu may raise anything
         first = opening_text(str(error), 500) or type(error).__name__
         refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["revert the layout", *_STANDS], "detail": str(error)}
-        if _NO_ROOM in first:
+        if NO_ROOM in first:
             refusal["no_room"] = first
     else:
         return
