@@ -88,9 +88,6 @@ def _is_written(folder: Path) -> bool:
     return any(_NEXT in name for name in os.listdir(folder))  # noqa: PTH208 - names alone
 
 
-# Module of a compiled function, for attached or absent devices: serialized, or as HLO text.
-
-
 def serialize_module(compiled: jax.stages.Compiled) -> bytes:
     """Return the scheduled program as an `HloModuleProto`; it is the same for all devices of the mesh."""
     serialized: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
@@ -104,5 +101,4 @@ def module_of(compiled: jax.stages.Compiled) -> HloModule:
 
 def module_text(serialized: bytes) -> str:
     """Return a serialized module as HLO text, with a shorter first line and other stack frames than `as_text()`."""
-    text: str = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(serialized).to_string()
-    return text
+    return str(xla_client.hlo.HloModule.from_serialized_hlo_module_proto(serialized).to_string())
