@@ -3,8 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from workbench.documents import parse_plan
+from workbench.errors import HardwareError
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import ALL_MODELS
+from workbench.team.access import MissingError
 from workbench.team.pages import gallery_pages
 from workbench.team.pages.gallery_pages import ZOO_MODELS, zoo_choices, zoo_document
 
@@ -23,6 +28,21 @@ def test_the_models_of_the_form_are_the_zoo(pytestconfig):
 def test_a_choice_is_a_plan_document():
     values = [value for value, _ in zoo_choices()]
     assert len(values) == len(set(values)) > 60
-    tiny = next(value for value in values if '"gpt tiny"' in value)
-    plan = parse_plan(zoo_document(tiny, "4"))
-    assert (plan.name, str(plan.mesh)) == ("gpt tiny", "data:4")
+    plan = parse_plan(zoo_document({"program": "gpt tiny", "devices": "4"}))
+    assert (plan.name, str(plan.mesh), plan.hardware) == ("gpt tiny", "data:4", None)
+    on_hardware = parse_plan(zoo_document({"program": "gpt tiny", "devices": " 2 x p5.48xlarge "}))
+    assert (str(on_hardware.mesh), on_hardware.hardware) == ("data:16", parse_hardware("2 x p5.48xlarge"))
+
+
+@pytest.mark.parametrize(
+    ("program", "devices", "error"),
+    [
+        ("two_layer", "8 H1OO", HardwareError),
+        ("two_layer", "", HardwareError),
+        ('gpt", "x": "', "8", MissingError),
+        ("os:system", "8", MissingError),
+    ],
+)
+def test_another_model_or_unknown_hardware_is_refused(program, devices, error):
+    with pytest.raises(error):
+        zoo_document({"program": program, "devices": devices})

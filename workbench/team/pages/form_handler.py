@@ -9,7 +9,7 @@
 import asyncio
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,9 +34,9 @@ class PageForm:
     nothing.
 
     Parts in braces are filled from the path, the fields, and, in `back` and `says`, the answer. `parts` maps the
-    action's path parameters to fields of other names; `given` has body values besides the fields. `once` is a template
-    that shows an answer directly, because it contains a secret. `several` is a field with comma-separated texts: the
-    action runs for each.
+    action's path parameters to fields of other names; `given` has body values besides the fields, or functions
+    of the fields. `once` is a template that shows an answer directly, because it contains a secret. `several` is a
+    field with comma-separated texts: the action runs for each.
     """
 
     path: str
@@ -44,7 +44,7 @@ class PageForm:
     back: str
     says: str
     parts: Mapping[str, str] = field(default_factory=dict)
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
     once: str = ""
     several: str = ""
 
@@ -90,7 +90,7 @@ class FormHandler(PageHandler):
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
         """Run the action and return its answer. Raises the action's `WorkbenchError`s."""
         action = action_of(self.form.action)
-        fixed = {key: [fill(text, values)] for key, text in self.form.given.items()}
+        fixed = {key: [fill(given, values) if isinstance(given, str) else given(values)] for key, given in self.form.given.items()}
         body = body_of_form(action.body, {**fields, **fixed}) if action.body is not None else None
         parameters = {name: fill(self.form.parts.get(name, f"{{{name}}}"), values) for name in action.parameters}
         return await self.perform(action, Inputs(parameters, {}, body))

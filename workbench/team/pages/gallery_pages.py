@@ -8,6 +8,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
@@ -211,16 +212,28 @@ ZOO_MODELS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zoo_mode
 
 def zoo_choices() -> Iterator[tuple[str, str]]:
     for model in ZOO_MODELS:
-        yield _begun(model["name"]), f"{model['name']}: {model['about']}"
+        yield model["name"], f"{model['name']}: {model['about']}"
         for preset in model["presets"]:
-            yield _begun(model["name"], preset), f"{model['name']}, preset {preset}"
+            yield f"{model['name']} {preset}", f"{model['name']}, preset {preset}"
 
 
-def zoo_document(begun: str, devices: str) -> str:
-    ends = '{"format": "sharding-workbench.plan", "version": 1, ', f', "mesh": [["data", {devices}]], "layout": {{"rules": {{}}}}}}'
-    return begun.join(ends)
+def zoo_document(fields: Mapping[str, Any]) -> str:
+    """Return the plan document of a choice of `zoo_choices` on `devices`: their number, or hardware such as "8 H100".
 
-
-def _begun(target: str, preset: str = "") -> str:
-    program = {"target": target, "arguments": {"preset": preset} if preset else {}}
-    return json.dumps({"name": f"{target} {preset}".strip(), "program": program})[1:-1]
+    Raises `HardwareError`, and `MissingError` for another model.
+    """
+    name, devices = fields.get("program", ""), fields.get("devices", "").strip()
+    if name not in dict(zoo_choices()):
+        raise MissingError("model of the zoo", name)
+    target, _, preset = name.partition(" ")
+    hardware = None if devices.isdecimal() else parse_hardware(devices)
+    plan = {
+        "format": "sharding-workbench.plan",
+        "version": 1,
+        "name": name,
+        "program": {"target": target, "arguments": {"preset": preset} if preset else {}},
+        "mesh": [["data", hardware.size if hardware else int(devices)]],
+        "layout": {"rules": {}},
+        **({"hardware": hardware.name} if hardware else {}),
+    }
+    return json.dumps(plan)

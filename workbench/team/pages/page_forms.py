@@ -19,7 +19,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
         "plans.push",
         f"{_P}/plans/{{id}}",
         "{name} is in the gallery: open it in a room.",
-        given={"document": zoo_document("{program}", "{devices}")},
+        given={"document": zoo_document},
     ),
     PageForm(f"{_PLAN}/change", "plans.update", _PLAN, "Saved."),
     PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} was removed from the gallery."),
