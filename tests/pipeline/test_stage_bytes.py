@@ -1,10 +1,12 @@
-"""Bytes of a stage while its tasks run, from costs of blocks put together by hand."""
+"""Bytes of a stage while its tasks run, from costs of blocks."""
 
 import jax
 import pytest
 
+from workbench.models import build
 from workbench.pipeline.estimate_block_cost import BlockCost, TaskBytes, TogetherBytes
 from workbench.pipeline.stage_bytes import bytes_keeping_residuals, bytes_recomputing, local_value_bytes
+from workbench.public_plan import Plan
 
 TILE = (8, 128)
 
@@ -51,11 +53,30 @@ def test_what_has_room_on_the_chip_takes_no_memory_of_the_device_beside_what_a_t
 
 
 def test_of_blocks_that_each_alone_have_room_on_the_chip_several_may_not():
-    """They then keep what they need wherever it is, and no more than is kept between two tasks."""
-    alone = TogetherBytes(0, 0, 60)
-    beside = {"arriving": 0, "outputs": 0, "departing": 0, "capacity": 70}
-    assert bytes_recomputing([block()] * 2, [alone] * 2, 10, **beside).backward == 10 + 60 + 10 + 10
-    assert bytes_recomputing([block(kept_between_tasks=25)] * 3, [alone] * 3, 10, **beside).backward == 10 + 2 * 25 + 10 + 10 + 10
+    """What the earlier ones keep is then in the memory of the device."""
+    alone = TogetherBytes(40, 0, 60)
+    backward = bytes_recomputing([block()] * 3, [alone] * 3, 10, arriving=0, outputs=0, departing=0, capacity=100).backward
+    assert backward == 10 + 2 * 40 + 10 + 10 + 10
+
+
+WIDE = {"d_model": 1024, "heads": 8, "d_ff": 4096, "vocab": 8192, "batch": 8}
+
+
+@pytest.mark.parametrize(
+    ("model", "pipeline", "compiled"),
+    [
+        ({"seq": 1024, "layers": 6}, "stages:1 micro_batches:4", (1657,)),
+        ({"seq": 512, "layers": 6}, "stages:1 micro_batches:8", (1036,)),
+        ({"seq": 512, "layers": 8}, "stages:2 micro_batches:4", (768, 744)),
+    ],
+    ids=str,
+)
+def test_a_stage_that_recomputes_needs_on_a_tpu_what_libtpu_says(model, pipeline, compiled):
+    """MiB of the stages as compiled by libtpu 0.0.42."""
+    stages = len(compiled)
+    hardware = f"TPU v5e 1x{stages}"
+    plan = Plan(build("gpt", **WIDE, **model), f"stage:{stages}", hardware=hardware, pipeline=f"{pipeline} remat:always")
+    assert [peak / 2**20 for peak in plan.report().pipeline.simulated.peaks] == [pytest.approx(mib, rel=0.08) for mib in compiled]
 
 
 def test_a_blocks_gradient_is_written_over_what_it_read():

@@ -68,6 +68,7 @@ class MemoryOverStep:
         if buckets:
             self._buffers.append(_Life(0, *lifetimes.extents[0], buckets, "buckets of gradients and gathered weights"))
         self._working = 0
+        self._placed: list[tuple[int, int, int]] = []  # main's values on the chip: first and last position, bytes
         self._exclude_unallocated(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # loop -> region with the highest peak, and its bytes by role
@@ -124,6 +125,7 @@ class MemoryOverStep:
             self._working = on_chip.peak_bytes(intervals)
             for life, is_placed in zip(lives, on_chip.select_kept(intervals, self._working), strict=True):
                 if is_placed:
+                    self._placed += [(life.first, life.last, life.bytes)] * (life.region == 0)
                     self._zero_bytes(life)
         for life in self._lives_in_results(lives):
             self._zero_bytes(life)
@@ -170,6 +172,13 @@ class MemoryOverStep:
     def bytes_anywhere(self) -> int:
         """Peak bytes of temporaries including on-chip memory; 0 if the chip has none."""
         return self._working
+
+    def on_chip(self) -> list[int]:
+        """Return the bytes of main's values on the chip, by position as in `curve`."""
+        start, sizes = self._lifetimes.extents[0][0], np.zeros(self._main.shape[1], dtype=np.int64)
+        for first, last, size in self._placed:
+            sizes[first - start : last - start + 1] += size
+        return sizes.tolist()
 
     def memory(self) -> Memory:
         totals = zip(ROLES, map(int, self._main[:, self._peak_position()]), strict=True)
@@ -260,9 +269,8 @@ class MemoryOverStep:
         """Yield (path, role, bytes) of each value alive at a position of a region, including inner loops."""
         start, stop = self._lifetimes.extents[region]
         position, spans = start + place, self._lifetimes.regions[region]
-        is_alive = (spans.first <= position) & (position <= self._last_positions(spans)) | (
-            spans.roles == _OUTPUT
-        )  # outputs are allocated throughout
+        is_output = spans.roles == _OUTPUT  # outputs are allocated throughout
+        is_alive = (spans.first <= position) & (position <= self._last_positions(spans)) | is_output
         for index in np.flatnonzero(is_alive):
             value = int(spans.values[index])
             named_after = self._lifetimes.stacked.get(value, self._structure.values[value].maker)

@@ -123,7 +123,8 @@ class TaskBytes(NamedTuple):
 class TogetherBytes(NamedTuple):
     """Bytes of a block's forward and backward pass as one program, beyond its inputs and results.
 
-    `kept`: from one pass to the other; `most`: at the peak; `anywhere`: at the peak including on-chip memory.
+    `kept`: from one pass to the other, in any memory, because those of several blocks do not fit on the chip; `most`: at
+    the peak; `anywhere`: at the peak including on-chip memory.
     """
 
     kept: int
@@ -202,12 +203,12 @@ def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
     both = _estimate_alone(block.both_program(stage.parts), stage)
     curve = both.over_step.curve()
     roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
-    alive = [sum(counts_at_op) for counts_at_op in zip(*roles, strict=True)] or [0]
+    alive = [sum(counts_at_op) for counts_at_op in zip(*roles, strict=True)] or [0] * len(curve.paths)
     backward_start = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
-    peak = max(alive)
-    return TogetherBytes(
-        min(alive[max(backward_start - 1, 0) : backward_start + 1], default=0), peak, max(peak, both.over_step.bytes_anywhere)
-    )
+    anywhere = [sum(counts_at_op) for counts_at_op in zip(alive, both.over_step.on_chip(), strict=True)]
+    kept = min(anywhere[max(backward_start - 1, 0) : backward_start + 1], default=0)
+    peak = max(alive, default=0)
+    return TogetherBytes(kept, peak, max(peak, both.over_step.bytes_anywhere))
 
 
 def estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:

@@ -90,12 +90,7 @@ def _backward_moments(blocks: Sequence[BlockCost], together: Sequence[TogetherBy
         read = activation_bytes(block) if number else 0
         working = both.anywhere if on_chip else both.most
         yield before + working + block.at_backward.arriving + max(read, block.at_backward.made)
-        before += read + kept_in_one_program(block, both)
-
-
-def kept_in_one_program(block: BlockCost, both: TogetherBytes) -> int:
-    """Bytes that a block keeps while later ones run; if 0 for one block on the chip, the upper bound for several."""
-    return both.kept or min(block.at_backward.staying, both.anywhere)
+        before += read + both.kept
 
 
 def activation_bytes(block: BlockCost) -> int:

@@ -24,7 +24,6 @@ from workbench.pipeline.stage_bytes import (
     HandedBytes,
     activation_bytes,
     handed_bytes,
-    kept_in_one_program,
     param_slice_bytes,
     sum_value_bytes,
     value_bytes,
@@ -80,7 +79,7 @@ class AtWorkTables:
     def _backward_moments(self, together: Sequence[TogetherBytes], working: Sequence[int]) -> Table:
         """Backward bytes besides the stage's inputs, at the peak of the most expensive block."""
         read = np.array([activation_bytes(block) for block in self.blocks], float)
-        kept = np.array([kept_in_one_program(block, both) for block, both in zip(self.blocks, together, strict=True)], float)
+        kept = np.array([both.kept for both in together], float)
         arriving, made = (np.array([getattr(block.at_backward, name) for block in self.blocks], float) for name in ("arriving", "made"))
         sums = np.concatenate(([0.0], np.cumsum(read + kept)[:-1]))
         before = sums[None, :] - (sums + read)[:, None]

@@ -205,8 +205,6 @@ def _counted(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 # Zoo models of the new-plan form. The server cannot import them; they are listed in `zoo_models.json`, which the
 # test of this module compares with the registry, and rewrites with `--update-golden`.
-
-
 ZOO_MODELS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zoo_models.json").read_text(encoding="utf-8"))
 
 
@@ -218,10 +216,7 @@ def zoo_choices() -> Iterator[tuple[str, str]]:
 
 
 def zoo_document(fields: Mapping[str, Any]) -> str:
-    """Return the plan document of a choice of `zoo_choices` on `devices`: their number, or hardware such as "8 H100".
-
-    Raises `HardwareError`, and `MissingError` for another model.
-    """
+    """Return the plan document of a choice on `devices`, a number or "8 H100". Raises `HardwareError`, `MissingError`."""
     name, devices = fields.get("program", ""), fields.get("devices", "").strip()
     if name not in dict(zoo_choices()):
         raise MissingError("model of the zoo", name)
