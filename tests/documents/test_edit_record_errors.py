@@ -174,8 +174,8 @@ UNWRITABLE = [
         "\n  Try: change its names.",
     ),
     (
-        SetHardware(parse_hardware("8 H100").renamed("16 H100")),
-        "`hardware 16 H100` cannot be recorded, because it could not be read back. A node has 1 to 8 H100, not 16."
+        SetHardware(parse_hardware("8 H100").renamed("12 H100")),
+        "`hardware 12 H100` cannot be recorded, because it could not be read back. A node has 1 to 8 H100, not 12."
         "\n  Try: set WORKBENCH_HARDWARE to the file that describes it · plan for hardware of the catalogue (`workbench hardware` "
         "lists it).",
     ),

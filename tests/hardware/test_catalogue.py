@@ -135,6 +135,20 @@ def test_two_devices_of_a_chip_share_what_the_chip_has():
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("64 H100", "8 nodes of 8 H100"),
+        ("144 GB200, eager", "2 nodes of 72 GB200, eager"),
+        ("36 GB200", "36 GB200"),
+        ("8 RTX 4090", "8 RTX 4090"),
+        ("1 nodes of 8 H100", "8 H100"),
+    ],
+)
+def test_devices_that_fill_nodes_are_nodes(text, name):
+    assert parse_hardware(text).name == name
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (
@@ -156,7 +170,8 @@ def test_two_devices_of_a_chip_share_what_the_chip_has():
             "`TPU v5p 30x30x30` is 30 x 30 x 30 = 27,000 chips; a pod of TPU v5p is 8,960 chips at most.\n"
             '  Try: write "4 slices of TPU v5p 15x15x30".',
         ),
-        ("16 H100", 'A node has 1 to 8 H100, not 16.\n  Try: write "2 nodes of 8 H100".'),
+        ("12 H100", 'A node has 1 to 8 H100, not 12.\n  Try: write "2 nodes of 8 H100".'),
+        ("2 nodes of 16 H100", 'A node has 1 to 8 H100, not 16.\n  Try: write "2 nodes of 8 H100".'),
         ("8 TPU v5e", 'TPU v5e has a torus; give its sides in chips.\n  Try: write "TPU v5e 2x4".'),
         ("H100 4x4", 'H100 has nodes, not a torus.\n  Try: write "8 H100" · "4 nodes of 8 H100".'),
         ("TPU v5e", '`TPU v5e` is a kind of device; the number of devices is missing.\n  Try: write "TPU v5e 4x4".'),

@@ -3,7 +3,7 @@
     TPU v5p 8x8x16                  one slice, its sides in chips
     4 slices of TPU v5e 16x16       slices joined by the data-centre network
     8 H100                          one node
-    32 nodes of 8 H100              nodes joined by their network
+    32 nodes of 8 H100              nodes joined by their network; also `256 H100`
     32 nodes of 8 H100, node=200 Gb/s       the same with another link; options stand after commas (`hardware_options`)
     8 x p5.48xlarge                 cloud machine types (`machines.toml`)
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import HardwareError, unknown_name, wrong_type
-from workbench.hardware.catalogue_entry import SHIPPED_FILE, CatalogueEntry, load_entries
+from workbench.hardware.catalogue_entry import SHIPPED_FILE, CatalogueEntry, Node, load_entries
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.link_and_price import split_options
@@ -78,14 +78,12 @@ def _split_options(text: str, known: Catalogue) -> list[str]:
 def _parse_devices(text: str, known: Catalogue) -> Hardware:
     text = _read_machines(" ".join(text.split()))
     if (match := _NODES.fullmatch(text)) and match[3] in known:  # before slices: `8 RTX 4090` is no slice of 4090 chips
-        count, devices, name = match.groups()
-        return known[name].nodes(int(devices), _parse_count(count, "node"))
+        return _parse_nodes(match, known)
     if text not in known and (match := _SLICES.fullmatch(text)):
         count, name, sides = match.groups()
         return known[name].slices(tuple(map(int, sides.split("x"))), _parse_count(count, "slice"))
     if match := _NODES.fullmatch(text):
-        count, devices, name = match.groups()
-        return known[name].nodes(int(devices), _parse_count(count, "node"))
+        return _parse_nodes(match, known)
     if not text:
         raise HardwareError("Missing hardware.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
     if text not in known and (
@@ -93,6 +91,13 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
     ):
         raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is not a size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
     raise HardwareError(f"`{known[text].name}` is a kind of device; the number of devices is missing.", [f'write "{known[text].example}"'])
+
+
+def _parse_nodes(match: re.Match[str], known: Catalogue) -> Hardware:
+    """Make the nodes of `2 nodes of 8 H100`, or those that `16 H100` fill."""
+    entry, devices = known[match[3]], int(match[2])
+    full, idle = divmod(devices, entry.network.size) if isinstance(entry.network, Node) and not match[1] else (0, 0)
+    return entry.nodes(devices // full, full) if full and not idle else entry.nodes(devices, _parse_count(match[1], "node"))
 
 
 def _read_machines(text: str) -> str:
