@@ -138,6 +138,9 @@ def test_each_shell_has_its_code(shell, capsys):
         ("workbench team user di", {"disable"}),
         ("workbench completion f", {"fish"}),
         ("workbench hardware H10", {"H100", "H100\\ NVL", "H100\\ PCIe"}),
+        ("workbench learn ze", {"zero"}),
+        ("workbench report --model gp", {"gpt"}),
+        ("workbench recipe my.plan.json ze", {"zero_1", "zero_2", "zero_3"}),
     ],
 )
 def test_a_shell_completes_words(line, expected, tmp_path):

@@ -6,7 +6,7 @@ A command's function is imported when it is called, so help, `--version` and com
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -131,13 +131,16 @@ def print_completion(options: argparse.Namespace) -> None:
     print(shellcode(["workbench"], shell=options.shell))
 
 
-def complete_with(action: argparse.Action, words: Callable[..., list[str]]) -> None:
-    """Set the completions of an argument; argcomplete reads the attribute."""
-    vars(action)["completer"] = words
+COMPLETED: Mapping[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
+    "hardware": ("hardware.catalogue", lambda catalogue: catalogue.default_catalogue().entries),
+    "lesson": ("cli.learn_command", lambda learn: [item.name for item in learn.course_items()]),
+    "model": ("models.registry", lambda registry: [model.name for model in registry.ALL_MODELS]),
+    "recipe": ("recipes.recipe_list", lambda recipes: [recipe.name for recipe in recipes.ALL_RECIPES]),
+}
+"""Module and names of each kind of completed word; the module is imported when a shell asks."""
 
 
-def hardware_names(**_: Any) -> list[str]:
-    """Hardware kinds of the catalogue, for completion."""
-    from workbench.hardware.catalogue import default_catalogue
-
-    return list(default_catalogue().entries)
+def complete_with(action: argparse.Action, kind: str) -> None:
+    """Complete an argument with a kind of `COMPLETED`; argcomplete reads the attribute."""
+    module, names = COMPLETED[kind]
+    vars(action)["completer"] = lambda **_: list(names(import_module(f"workbench.{module}")))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import __version__
-from workbench.cli.command_parser import CommandFunction, CommandParser, TeamCommand, complete_with, hardware_names
+from workbench.cli.command_parser import COMPLETED, CommandFunction, CommandParser, TeamCommand, complete_with
 
 Options = Mapping[str, str]
 """Help by option, in the notation that the head of `commands.toml` explains."""
@@ -70,8 +70,8 @@ def _add_options(parser: CommandParser, options: Options, one_of: Collection[str
         if option in of_command:
             keywords["default"] = argparse.SUPPRESS
         action = (group if option in one_of else parser).add_argument(*names, **keywords)
-        if "hardware" in option.split():
-            complete_with(action, hardware_names)
+        for kind in set(option.split()[1:]) & set(COMPLETED):
+            complete_with(action, kind)
 
 
 def _argument(option: str, text: str) -> tuple[list[str], dict[str, Any]]:
@@ -108,7 +108,7 @@ def _keyword(word: str, *, is_flag: bool) -> dict[str, Any]:
         return {"nargs": word, **({"const": ""} if is_flag else {})}
     if word[0] in "{>":
         return {"choices": tuple(word[1:-1].split(","))} if word[0] == "{" else {"dest": word[1:]}
-    return {} if word == "hardware" else {"required": True} if word == "required" else {"metavar": word}
+    return {} if word in COMPLETED else {"required": True} if word == "required" else {"metavar": word}
 
 
 class FormerOption(argparse.Action):
