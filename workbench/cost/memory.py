@@ -123,10 +123,10 @@ class MemoryOverStep:
         if on_chip is not None:
             intervals = [life.interval for life in lives]
             self._working = on_chip.peak_bytes(intervals)
-            for life, is_placed in zip(lives, on_chip.select_kept(intervals, self._working), strict=True):
-                if is_placed:
-                    self._placed += [(life.first, life.last, life.bytes)] * (life.region == 0)
-                    self._zero_bytes(life)
+            placed = [life for life, stays in zip(lives, on_chip.select_kept(intervals, self._working), strict=True) if stays]
+            self._placed = [(life.first, life.last, life.bytes) for life in placed if life.region == 0]
+            for life in placed:
+                self._zero_bytes(life)
         for life in self._lives_in_results(lives):
             self._zero_bytes(life)
 
