@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workbench.documents import parse_plan
-from workbench.errors import HardwareError
+from workbench.errors import HardwareError, MeshError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import ALL_MODELS
 from workbench.team.access import MissingError
@@ -39,10 +39,12 @@ def test_a_choice_is_a_plan_document():
     [
         ("two_layer", "8 H1OO", HardwareError),
         ("two_layer", "", HardwareError),
+        ("two_layer", "0", MeshError),
+        ("two_layer", "9" * 5000, MeshError),
         ('gpt", "x": "', "8", MissingError),
         ("os:system", "8", MissingError),
     ],
 )
-def test_another_model_or_unknown_hardware_is_refused(program, devices, error):
+def test_another_model_and_impossible_devices_are_refused(program, devices, error):
     with pytest.raises(error):
         zoo_document({"program": program, "devices": devices})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from workbench.core.mesh import Mesh
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.team.access import MissingError, ProjectRole
@@ -216,7 +217,7 @@ def zoo_choices() -> Iterator[tuple[str, str]]:
 
 
 def zoo_document(fields: Mapping[str, Any]) -> str:
-    """Return the plan document of a choice on `devices`, a number or "8 H100". Raises `HardwareError`, `MissingError`."""
+    """Return the plan document of a choice on `devices`, a number or "8 H100". Raises `WorkbenchError`."""
     name, devices = fields.get("program", ""), fields.get("devices", "").strip()
     if name not in dict(zoo_choices()):
         raise MissingError("model of the zoo", name)
@@ -227,7 +228,7 @@ def zoo_document(fields: Mapping[str, Any]) -> str:
         "version": 1,
         "name": name,
         "program": {"target": target, "arguments": {"preset": preset} if preset else {}},
-        "mesh": [["data", hardware.size if hardware else int(devices)]],
+        "mesh": Mesh(f"data:{hardware.size if hardware else devices}").axes,
         "layout": {"rules": {}},
         **({"hardware": hardware.name} if hardware else {}),
     }
